@@ -1,0 +1,28 @@
+// Package material finds the data that lies beside the repository and is used by tests and
+// benchmarks through its path: recorded traces and InferenceX files. It is no part of the
+// program; only tests import it.
+package material
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// Path returns the path of a file or folder of the material, such as "traces/weka". The
+// folder is the one that WEIR_SHARED names, or "shared" beside the repository. Where it is
+// absent the test is skipped with the reason, which `make test` lists and CI refuses.
+func Path(tb testing.TB, elem ...string) string {
+	tb.Helper()
+	root := os.Getenv("WEIR_SHARED")
+	if root == "" {
+		_, file, _, _ := runtime.Caller(0)
+		root = filepath.Join(filepath.Dir(file), "..", "..", "..", "shared")
+	}
+	p := filepath.Join(append([]string{root}, elem...)...)
+	if _, err := os.Stat(p); err != nil {
+		tb.Skipf("material %s is absent: set WEIR_SHARED to the folder that holds it", filepath.Join(elem...))
+	}
+	return p
+}

@@ -1,0 +1,100 @@
+// Package record holds what was measured: one Request for every request that was sent, in
+// the order in which they ended, and the bundle on disk that keeps them.
+//
+// It decides nothing and derives nothing. Every number that Weir shows is derived from these
+// records by package result, so a fault in a metric is a new derivation, never a new run.
+//
+// All times are integer nanoseconds since the run's epoch on one monotonic clock (real or
+// virtual); the wall clock is kept once, in the bundle. A time that did not happen is Never.
+// A count that nobody reported is Unknown. Neither is ever written as zero.
+package record
+
+// Never is the value of a timestamp for something that did not happen.
+const Never int64 = -1
+
+// Unknown is the value of a count that nobody reported.
+const Unknown int64 = -1
+
+// Phase says which part of a run a request belongs to. Only Profiling enters metrics.
+type Phase string
+
+const (
+	Calibrate Phase = "calibrate" // probes that learn the template's overhead
+	Primer    Phase = "primer"    // warm-up: one token on the prefix before the start instant
+	Pressure  Phase = "pressure"  // warm-up: further turns, one token each, no idle time
+	Profiling Phase = "profiling"
+)
+
+// Times are the eight instants of one request, in nanoseconds since the run's epoch.
+// From Queued to End they never decrease, leaving out those that are Never.
+type Times struct {
+	Intended     int64 `json:"intended"`      // when the schedule wanted it sent
+	Queued       int64 `json:"queued"`        // when the scheduler handed it to the target
+	Sent         int64 `json:"sent"`          // just before the first byte was written
+	Headers      int64 `json:"headers"`       // response headers received
+	FirstToken   int64 `json:"first_token"`   // first non-empty text in any channel
+	FirstVisible int64 `json:"first_visible"` // first non-empty text that is not reasoning
+	LastToken    int64 `json:"last_token"`    // last non-empty text in any channel
+	End          int64 `json:"end"`           // body ended, or the failure was seen
+}
+
+// Hits are prompt tokens by the tier in which their prefix was found. Unknown where the
+// server does not say; Total is the sum that the server reported, which may be known
+// when the split is not.
+type Hits struct {
+	Device  int64 `json:"device"`
+	Host    int64 `json:"host"`
+	Storage int64 `json:"storage"`
+	Total   int64 `json:"total"`
+}
+
+// UnknownHits is a Hits about which nothing was reported.
+var UnknownHits = Hits{Device: Unknown, Host: Unknown, Storage: Unknown, Total: Unknown}
+
+// Chunk is one content frame of a streamed answer.
+type Chunk struct {
+	At     int64 `json:"at"`     // nanoseconds since the run's epoch
+	Tokens int64 `json:"tokens"` // tokens in it, Unknown when the server does not say
+}
+
+// Request is what was measured for one request.
+type Request struct {
+	Seq    uint64 `json:"seq"`     // unique in the run, in the order of dispatch, from 1
+	Lane   int    `json:"lane"`    // unit of concurrency, from 0
+	Play   int    `json:"play"`    // how many trees this lane had played before, from 0
+	Tree   string `json:"tree"`    // identity of the live play; one salt a tree
+	Trace  string `json:"trace"`   // id of the recorded run
+	Stream string `json:"stream"`  // id of the conversation, "<trace>" or "<trace>::sa:..."
+	Depth  int    `json:"depth"`   // 0 for the root stream
+	Turn   int    `json:"turn"`    // index in the stream, from 0
+	Phase  Phase  `json:"phase"`   // only Profiling enters metrics
+	Start  string `json:"start"`   // "snapshot" (tree began inside the trace) or "recycled"
+	URL    string `json:"url"`     // base URL it went to, empty for the simulator in virtual time
+	Model  string `json:"model"`   // model name that was asked for
+	WantIn int64  `json:"want_in"` // prompt tokens that the trace recorded
+	// WantOut is the number of output tokens asked for (max_tokens).
+	WantOut int64 `json:"want_out"`
+
+	Times Times `json:"times"`
+
+	PromptTokens    int64 `json:"prompt_tokens"`    // as the server's usage says, else Unknown
+	OutputTokens    int64 `json:"output_tokens"`    // all output, reasoning included, else Unknown
+	ReasoningTokens int64 `json:"reasoning_tokens"` // part of OutputTokens, else Unknown
+	Hits            Hits  `json:"hits"`
+
+	// CeilingTokens are the prompt tokens that an infinite cache, clean at the start of
+	// the run, would have found, by block identity, at the moment of dispatch.
+	CeilingTokens int64 `json:"ceiling_tokens"`
+
+	// JoinWait and what follows are the waits before Intended could be reached, nanoseconds.
+	JoinWait    int64 `json:"join_wait"`    // behind sub-agents that the turn joins
+	BarrierWait int64 `json:"barrier_wait"` // behind other streams by recorded order
+
+	Chunks []Chunk `json:"chunks,omitempty"` // content frames, kept when asked for
+
+	Failure *Failure `json:"failure,omitempty"` // nil when the request succeeded
+	Resent  bool     `json:"resent,omitempty"`  // sent again once on a closed idle connection
+}
+
+// OK tells whether the request succeeded with at least one token.
+func (r *Request) OK() bool { return r.Failure == nil }
