@@ -1,0 +1,299 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Names of the files of a bundle.
+const (
+	PointFile    = "point.json"
+	RequestsFile = "requests.jsonl.zst"
+	MetricsFile  = "metrics.jsonl.zst"
+	LogsDir      = "logs"
+	ResultFile   = "result.json"
+	CompleteFile = "COMPLETE"
+	FailedFile   = "FAILED"
+)
+
+// ErrComplete is returned by CreateBundle for a folder that holds a complete bundle.
+var ErrComplete = errors.New("bundle is complete already")
+
+// An End is the content of COMPLETE or FAILED: the hashes of what was recorded and, for
+// FAILED, why. It is written last, so its presence says that the rest is whole.
+type End struct {
+	Files  []FileSum `json:"files"`
+	Class  string    `json:"class,omitempty"`  // of a failed run: "start", "crash", "client", ...
+	Reason string    `json:"reason,omitempty"` // of a failed run, with the lines that matter
+}
+
+// FileSum is the size and the SHA-256 of one recorded file.
+type FileSum struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// A BundleWriter writes the bundle of one run. Its order is WriteMeta as often as wanted, the
+// requests and samples as they come, Seal, then (after the result was derived) Complete or
+// Fail. Equal calls give equal bytes on every machine. It is not safe for concurrent use.
+type BundleWriter struct {
+	dir      string
+	requests *stream
+	metrics  *stream
+	sums     []FileSum
+	sealed   bool
+}
+
+// CreateBundle begins a bundle in dir, which is made when it is absent. What an interrupted or
+// failed run left there is removed; a complete bundle is never touched: ErrComplete.
+func CreateBundle(dir string) (*BundleWriter, error) {
+	if _, err := os.Stat(filepath.Join(dir, CompleteFile)); err == nil {
+		return nil, fmt.Errorf("%s: %w", dir, ErrComplete)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, LogsDir), 0o777); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{FailedFile, ResultFile, PointFile, RequestsFile, MetricsFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	w := &BundleWriter{dir: dir}
+	var err error
+	if w.requests, err = createStream(filepath.Join(dir, RequestsFile)); err != nil {
+		return nil, err
+	}
+	if w.metrics, err = createStream(filepath.Join(dir, MetricsFile)); err != nil {
+		w.requests.abort()
+		return nil, err
+	}
+	return w, nil
+}
+
+// Dir is the folder of the bundle.
+func (w *BundleWriter) Dir() string { return w.dir }
+
+// WriteMeta writes point.json as a whole; the last call stands.
+func (w *BundleWriter) WriteMeta(m *Meta) error {
+	if w.sealed {
+		return errSealed
+	}
+	if m.Schema != SchemaVersion {
+		return fmt.Errorf("point.json: schema %d, this program writes %d (use NewMeta)", m.Schema, SchemaVersion)
+	}
+	b, err := marshalIndent(m)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(w.dir, PointFile), b)
+}
+
+// WriteRequest appends one request to requests.jsonl.zst.
+func (w *BundleWriter) WriteRequest(r *Request) error {
+	if w.sealed {
+		return errSealed
+	}
+	return w.requests.append(r)
+}
+
+// WriteSample appends one scrape to metrics.jsonl.zst. Values that are not finite are left
+// out: an engine that says NaN says nothing.
+func (w *BundleWriter) WriteSample(s *Sample) error {
+	if w.sealed {
+		return errSealed
+	}
+	for _, v := range s.Values {
+		if !finite(v) {
+			c := *s
+			c.Values = maps.Clone(s.Values)
+			maps.DeleteFunc(c.Values, func(_ string, v float64) bool { return !finite(v) })
+			return w.metrics.append(&c)
+		}
+	}
+	return w.metrics.append(s)
+}
+
+// CreateLog opens a file under logs/, such as "engine.log". The caller closes it before Seal.
+func (w *BundleWriter) CreateLog(name string) (*os.File, error) {
+	if name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") {
+		return nil, fmt.Errorf("log name %q is not a plain file name", name)
+	}
+	return os.Create(filepath.Join(w.dir, LogsDir, name))
+}
+
+// Seal ends the recording: the streams are closed and fsynced. It needs a point.json.
+func (w *BundleWriter) Seal() error {
+	if w.sealed {
+		return nil
+	}
+	w.sealed = true
+	if err := errors.Join(w.requests.close(), w.metrics.close()); err != nil {
+		return err
+	}
+	b, err := os.ReadFile(filepath.Join(w.dir, PointFile))
+	if err != nil {
+		return fmt.Errorf("bundle without %s: %w", PointFile, err)
+	}
+	sum := sha256.Sum256(b)
+	w.sums = []FileSum{
+		{PointFile, int64(len(b)), hex.EncodeToString(sum[:])},
+		w.requests.sum(RequestsFile),
+		w.metrics.sum(MetricsFile),
+	}
+	return syncDir(w.dir)
+}
+
+// Complete seals the bundle if that has not happened and writes COMPLETE.
+func (w *BundleWriter) Complete() error { return w.end(CompleteFile, End{}) }
+
+// Fail seals the bundle if that has not happened and writes FAILED with the class and the
+// reason. It works without a point.json and without a result.
+func (w *BundleWriter) Fail(class, reason string) error {
+	return w.end(FailedFile, End{Class: class, Reason: reason})
+}
+
+func (w *BundleWriter) end(name string, e End) error {
+	if err := w.Seal(); err != nil && name == CompleteFile {
+		return err
+	}
+	e.Files = w.sums
+	if e.Files == nil {
+		e.Files = []FileSum{}
+	}
+	b, err := marshalIndent(e)
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(w.dir, name), b)
+}
+
+// Abandon closes the files and leaves the bundle without an end, to be redone.
+func (w *BundleWriter) Abandon() {
+	if !w.sealed {
+		w.sealed = true
+		w.requests.abort()
+		w.metrics.abort()
+	}
+}
+
+func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
+
+var errSealed = errors.New("bundle is sealed")
+
+// stream is one zstd-compressed file of JSON lines. One goroutine, a fixed level and a fixed
+// window make its bytes a function of what was appended.
+type stream struct {
+	file *os.File
+	hash hash.Hash
+	size int64
+	zw   *zstd.Encoder
+	bw   *bufio.Writer
+	enc  *json.Encoder
+}
+
+func createStream(path string) (*stream, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{file: f, hash: sha256.New()}
+	s.zw, err = zstd.NewWriter(writerFunc(s.write), zstd.WithEncoderConcurrency(1),
+		zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(1<<20), zstd.WithZeroFrames(true))
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	s.bw = bufio.NewWriterSize(s.zw, 64<<10)
+	s.enc = json.NewEncoder(s.bw)
+	s.enc.SetEscapeHTML(false)
+	return s, nil
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func (s *stream) write(b []byte) (int, error) {
+	n, err := s.file.Write(b)
+	s.hash.Write(b[:n])
+	s.size += int64(n)
+	return n, err
+}
+
+func (s *stream) append(v any) error { return s.enc.Encode(v) }
+
+func (s *stream) close() error {
+	err := errors.Join(s.bw.Flush(), s.zw.Close())
+	if err == nil {
+		err = s.file.Sync()
+	}
+	return errors.Join(err, s.file.Close())
+}
+
+func (s *stream) abort() {
+	s.zw.Close()
+	s.file.Close()
+}
+
+func (s *stream) sum(name string) FileSum {
+	return FileSum{name, s.size, hex.EncodeToString(s.hash.Sum(nil))}
+}
+
+// WriteResult writes result.json of a bundle as a whole.
+func WriteResult(dir string, b []byte) error { return writeFile(filepath.Join(dir, ResultFile), b) }
+
+func marshalIndent(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+// writeFile replaces path by b so that a crash leaves the old file or the new one, and
+// returns when it is on disk.
+func writeFile(path string, b []byte) error {
+	tmp := path + ".tmp"
+	f, err := os.Create(tmp)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(tmp)
+		return err
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	return errors.Join(err, d.Close())
+}

@@ -1,0 +1,144 @@
+package record
+
+import "encoding/json"
+
+// SchemaVersion is the version of the bundle's layout. A reader refuses a newer one.
+const SchemaVersion = 1
+
+// Meta is the content of point.json: what the run was asked to do, what it found, and all that
+// a derivation needs beside the requests. Counts that nobody knows are Unknown.
+type Meta struct {
+	Schema  int    `json:"schema"`
+	Weir    string `json:"weir"`     // version of the program that recorded it
+	PointID string `json:"point_id"` // spec.Point.ID
+	// Point is the resolved spec.Point; Recipe and Fleet what it was launched with.
+	Point  json.RawMessage `json:"point"`
+	Recipe json.RawMessage `json:"recipe,omitempty"`
+	Fleet  json.RawMessage `json:"fleet,omitempty"`
+	// Processes are the command lines of everything that was started.
+	Processes []Process `json:"processes,omitempty"`
+
+	Seed      uint64 `json:"seed"`
+	Repeat    int    `json:"repeat"`    // which repeat of the point this is, from 0
+	Semantics string `json:"semantics"` // replay semantics with its version, "agentx-1"
+	Corpus    Corpus `json:"corpus"`
+
+	// EpochWallNs is the wall clock at the run's epoch, nanoseconds since 1970. It enters a
+	// result only when Virtual is false.
+	EpochWallNs int64 `json:"epoch_wall_ns"`
+	// Simulated says that no real engine answered; Virtual that the clock was virtual too.
+	Simulated bool `json:"simulated"`
+	Virtual   bool `json:"virtual"`
+	// SimError describes the stated error of the simulation, empty when none is known.
+	SimError string `json:"sim_error,omitempty"`
+
+	// Window is the profiling phase.
+	Window Window `json:"window"`
+
+	GPUs         GPUs  `json:"gpus"`          // as the point declares
+	ObservedGPUs int64 `json:"observed_gpus"` // as the allocation or the devices say, else Unknown
+
+	Pools         Pools `json:"pools"`          // as planned
+	ObservedPools Pools `json:"observed_pools"` // as the engine's log or metrics say
+
+	Client *Client `json:"client,omitempty"` // nil when the clock was virtual
+	Engine Engine  `json:"engine"`
+
+	// CacheClean says whether the cache was verified empty at the start; nil when nobody looked.
+	CacheClean *bool `json:"cache_clean,omitempty"`
+	// LRUDevice and LRUHost are the hit rates, 0 to 1, of a plain LRU of the device pool's size
+	// and of device and host pool together over the same schedule; nil when not computed.
+	LRUDevice *float64 `json:"lru_device,omitempty"`
+	LRUHost   *float64 `json:"lru_host,omitempty"`
+
+	// Cancelled says why the run was cut short; empty when it was not.
+	Cancelled string `json:"cancelled,omitempty"`
+	// Stalled says what made no progress; empty when nothing stalled.
+	Stalled string `json:"stalled,omitempty"`
+	// UnsafeOverrides are the rules that were switched off by hand.
+	UnsafeOverrides []string `json:"unsafe_overrides,omitempty"`
+	// ErrorRateLimit is the share of failed requests, 0 to 1, above which the result is
+	// invalid; nil takes the default of package result.
+	ErrorRateLimit *float64 `json:"error_rate_limit,omitempty"`
+	// ClientLimit is the share of the median that the client's own error may reach, 0 to 1;
+	// nil takes the default of package result.
+	ClientLimit *float64 `json:"client_limit,omitempty"`
+}
+
+// NewMeta returns a Meta of the current schema in which every count is Unknown.
+func NewMeta() *Meta {
+	return &Meta{
+		Schema:        SchemaVersion,
+		ObservedGPUs:  Unknown,
+		Pools:         UnknownPools,
+		ObservedPools: UnknownPools,
+	}
+}
+
+// Process is one process that was started for the point.
+type Process struct {
+	Role string            `json:"role"` // "prefill", "decode", "unified", "router", ...
+	Host string            `json:"host,omitempty"`
+	Argv []string          `json:"argv"`
+	Env  map[string]string `json:"env,omitempty"` // without secrets
+}
+
+// Corpus names what was replayed.
+type Corpus struct {
+	Name        string `json:"name"`
+	Fingerprint string `json:"fingerprint"`
+	Traces      int    `json:"traces"`
+	Skipped     int    `json:"skipped"` // broken traces left out by request
+}
+
+// Window is the profiling phase in nanoseconds since the run's epoch. EndNs is StartNs plus the
+// duration that was asked for, also when the run stopped before; EndNs equal to StartNs means
+// that no duration was set and the phase lasts from the first request to the last.
+type Window struct {
+	StartNs int64 `json:"start_ns"`
+	EndNs   int64 `json:"end_ns"`
+}
+
+// GPUs are physical GPUs. Prefill and Decode are 0 unless the point is disaggregated.
+type GPUs struct {
+	Prefill int `json:"prefill"`
+	Decode  int `json:"decode"`
+	Total   int `json:"total"`
+}
+
+// Pools are the KV pools of the whole deployment, in unique tokens and in bytes. A pool that
+// does not exist is 0, one of unknown size Unknown.
+type Pools struct {
+	DeviceTokens int64 `json:"device_tokens"`
+	HostTokens   int64 `json:"host_tokens"`
+	DeviceBytes  int64 `json:"device_bytes"`
+	HostBytes    int64 `json:"host_bytes"`
+}
+
+// UnknownPools is a Pools about which nothing is known.
+var UnknownPools = Pools{DeviceTokens: Unknown, HostTokens: Unknown, DeviceBytes: Unknown, HostBytes: Unknown}
+
+// Client is what the load generator knows of its own error. All fields are nanoseconds and
+// Unknown where they were not measured.
+type Client struct {
+	TTFTBoundNs int64 `json:"ttft_bound_ns"` // its error on a time to first token is at most this
+	ITLBoundNs  int64 `json:"itl_bound_ns"`  // its error on the time between two tokens is at most this
+	GCPauseNs   int64 `json:"gc_pause_ns"`   // longest pause of its garbage collector
+	TimerLagNs  int64 `json:"timer_lag_ns"`  // p99 of the time from a timer's instant to its handling
+}
+
+// Engine is what was observed of the server.
+type Engine struct {
+	Name    string            `json:"name"` // "sglang", "vllm", "sim", ...; empty when unknown
+	Version string            `json:"version,omitempty"`
+	Image   string            `json:"image,omitempty"`
+	Facts   map[string]string `json:"facts,omitempty"` // resolved arguments and what else its log said
+}
+
+// A Sample is one scrape of one endpoint.
+type Sample struct {
+	At     int64  `json:"at"`     // nanoseconds since the run's epoch
+	Source string `json:"source"` // URL of the endpoint, or "sim"
+	// Values are by series in Prometheus text form: name or name{label="value",...}.
+	Values map[string]float64 `json:"values"`
+}

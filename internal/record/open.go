@@ -1,0 +1,183 @@
+package record
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// State says how far a bundle came.
+type State string
+
+const (
+	Incomplete State = "incomplete" // no end was written: to be resumed or redone
+	Complete   State = "complete"
+	Failed     State = "failed"
+)
+
+// maxLine bounds one record; a request with a million chunks takes about 40 MB.
+const maxLine = 256 << 20
+
+// A Bundle is a bundle on disk, opened for reading.
+type Bundle struct {
+	Dir   string
+	State State
+	Meta  *Meta
+	End   End // zero when State is Incomplete
+}
+
+// Status tells how far the bundle in dir came without reading it. A folder without a bundle,
+// or no folder, is Incomplete.
+func Status(dir string) State {
+	if _, err := os.Stat(filepath.Join(dir, CompleteFile)); err == nil {
+		return Complete
+	}
+	if _, err := os.Stat(filepath.Join(dir, FailedFile)); err == nil {
+		return Failed
+	}
+	return Incomplete
+}
+
+// OpenBundle reads point.json and the end marker of the bundle in dir. An incomplete bundle
+// opens too, as long as it has a point.json; its streams may end in an error.
+func OpenBundle(dir string) (*Bundle, error) {
+	b := &Bundle{Dir: dir, State: Status(dir)}
+	raw, err := os.ReadFile(filepath.Join(dir, PointFile))
+	if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("%s is not a bundle: it has no %s", dir, PointFile)
+		}
+		return nil, err
+	}
+	b.Meta = NewMeta()
+	if err := json.Unmarshal(raw, b.Meta); err != nil {
+		return nil, jsonError(filepath.Join(dir, PointFile), raw, err)
+	}
+	if b.Meta.Schema != SchemaVersion {
+		return nil, fmt.Errorf("%s: schema %d, this program reads %d", filepath.Join(dir, PointFile), b.Meta.Schema, SchemaVersion)
+	}
+	if b.State == Incomplete {
+		return b, nil
+	}
+	name := filepath.Join(dir, CompleteFile)
+	if b.State == Failed {
+		name = filepath.Join(dir, FailedFile)
+	}
+	raw, err = os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(raw, &b.End); err != nil {
+		return nil, jsonError(name, raw, err)
+	}
+	return b, nil
+}
+
+// jsonError adds file and line to an error of encoding/json.
+func jsonError(file string, raw []byte, err error) error {
+	off := int64(-1)
+	var se *json.SyntaxError
+	var te *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &se):
+		off = se.Offset
+	case errors.As(err, &te):
+		off = te.Offset
+	}
+	if off < 0 || off > int64(len(raw)) {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return fmt.Errorf("%s:%d: %w", file, 1+bytes.Count(raw[:off], []byte("\n")), err)
+}
+
+// Requests yields the requests in the order in which they ended. After an error it yields
+// nothing more.
+func (b *Bundle) Requests() iter.Seq2[*Request, error] {
+	return lines(filepath.Join(b.Dir, RequestsFile), func() *Request {
+		return &Request{
+			Times:        Times{Never, Never, Never, Never, Never, Never, Never, Never},
+			PromptTokens: Unknown, OutputTokens: Unknown, ReasoningTokens: Unknown,
+			Hits: UnknownHits,
+		}
+	})
+}
+
+// Samples yields the scrapes in the order in which they came.
+func (b *Bundle) Samples() iter.Seq2[*Sample, error] {
+	return lines(filepath.Join(b.Dir, MetricsFile), func() *Sample { return new(Sample) })
+}
+
+func lines[T any](path string, zero func() *T) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		f, err := os.Open(path)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.Close()
+		zr, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
+		if err != nil {
+			yield(nil, fmt.Errorf("%s: %w", path, err))
+			return
+		}
+		defer zr.Close()
+		sc := bufio.NewScanner(zr)
+		sc.Buffer(make([]byte, 0, 64<<10), maxLine)
+		for n := 1; sc.Scan(); n++ {
+			v := zero()
+			if err := json.Unmarshal(sc.Bytes(), v); err != nil {
+				yield(nil, fmt.Errorf("%s: line %d: %w", path, n, err))
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+		if err := sc.Err(); err != nil {
+			yield(nil, fmt.Errorf("%s: %w", path, err))
+		}
+	}
+}
+
+// Verify reads every recorded file again and compares it with the sums in the end marker.
+func (b *Bundle) Verify() error {
+	if b.State == Incomplete {
+		return fmt.Errorf("%s: bundle is incomplete", b.Dir)
+	}
+	var errs []error
+	for _, want := range b.End.Files {
+		if want.Name != filepath.Base(want.Name) {
+			errs = append(errs, fmt.Errorf("%s: %q is not a file of a bundle", b.Dir, want.Name))
+			continue
+		}
+		got, err := sumFile(b.Dir, want.Name)
+		if err != nil {
+			errs = append(errs, err)
+		} else if got != want {
+			errs = append(errs, fmt.Errorf("%s: %d bytes with SHA-256 %s, recorded were %d bytes with %s",
+				filepath.Join(b.Dir, want.Name), got.Bytes, got.SHA256, want.Bytes, want.SHA256))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func sumFile(dir, name string) (FileSum, error) {
+	f, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return FileSum{}, err
+	}
+	defer f.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, f)
+	return FileSum{name, n, hex.EncodeToString(h.Sum(nil))}, err
+}
