@@ -1,0 +1,191 @@
+package result
+
+import (
+	"fmt"
+
+	"github.com/weirbench/weir/internal/record"
+)
+
+// Code names a reason from the closed list of why a result is not valid.
+type Code string
+
+const (
+	RootWarmup     Code = "root-warmup-failed" // a root stream could not be primed
+	ErrorRate      Code = "error-rate"         // too many requests failed
+	Overflow       Code = "context-overflow"   // too many prompts were too long for the server
+	NoOutput       Code = "no-output-tokens"   // nothing was generated
+	Coverage       Code = "coverage"           // the last token came long before the window's end
+	Cancelled      Code = "cancelled"          // stopped before its end
+	ClientBound    Code = "client-bound"       // the client's own error exceeds its limit
+	CacheNotClean  Code = "cache-not-clean"    // the cache held something at the start
+	OffloadInert   Code = "offload-inert"      // the host tier should have served hits and served none
+	GPUMismatch    Code = "gpu-count-mismatch" // other GPUs were seen than declared
+	Stalled        Code = "stalled"            // no token from any request for too long
+	UnsafeOverride Code = "unsafe-override"    // a rule was switched off by hand
+	RunFailed      Code = "run-failed"         // the bundle ends with FAILED
+)
+
+// Codes of warnings, which do not make a result invalid.
+const (
+	UsageMissing    Code = "usage-missing"    // some requests came without token counts
+	PromptDrift     Code = "prompt-drift"     // the server counted other prompts than the trace recorded
+	OffloadMismatch Code = "offload-mismatch" // the host tier served hits though offload is declared off
+	HitsExceed      Code = "hits-exceed"      // more tokens hit than the prompt had
+	AboveCeiling    Code = "above-ceiling"    // more hits than an infinite cache could have had
+	ShortWindow     Code = "short-window"     // the window is too short for the coverage rule
+	FewSamples      Code = "few-samples"      // percentiles are withheld
+	OutputMismatch  Code = "output-mismatch"  // the server did not generate what was asked for
+)
+
+// Limits of validity.
+const (
+	ErrorRateLimit  = 0.10  // share of failed requests (AgentX harness, 2026-08)
+	OverflowLimit   = 0.01  // share of requests that overflowed the context
+	CoverageLimit   = 0.95  // share of the window that the last token must reach
+	CoverageFromNs  = 900e9 // windows from this length on are held to CoverageLimit
+	ClientLimit     = 0.05  // share of the median TTFT or ITL that the client's error may reach
+	clientFloorNs   = 1e6   // a send lag below this never binds
+	inertGap        = 0.05  // share of prompt tokens that the device tier missed though they were cacheable
+	driftLimit      = 0.01
+	outputLimit     = 0.01
+	ceilingHeadroom = 0.005
+)
+
+// A Finding is one reason or warning with the arithmetic that shows it.
+type Finding struct {
+	Code Code   `json:"code"`
+	Text string `json:"text"`
+}
+
+// judge decides whether the result is valid.
+func judge(r *Result, b *record.Bundle, t *tally) {
+	m := b.Meta
+	bad := func(c Code, format string, a ...any) {
+		r.Reasons = append(r.Reasons, Finding{c, fmt.Sprintf(format, a...)})
+	}
+	if b.State == record.Failed {
+		bad(RunFailed, "%s: %s", b.End.Class, b.End.Reason)
+	}
+	if t.primerFailed != "" {
+		bad(RootWarmup, "%s", t.primerFailed)
+	}
+	limit := ErrorRateLimit
+	if m.ErrorRateLimit != nil {
+		limit = *m.ErrorRateLimit
+	}
+	if n := t.req.OK + t.req.Failed; n > 0 {
+		if rate := *t.req.ErrorRate; rate > limit {
+			bad(ErrorRate, "%d of %d requests failed: %.2f %%, limit %.2f %%", t.req.Failed, n, 100*rate, 100*limit)
+		}
+		if rate := float64(t.req.Overflow) / float64(n); rate > OverflowLimit {
+			bad(Overflow, "%d of %d prompts were too long for the server: %.2f %%, limit %.2f %%", t.req.Overflow, n, 100*rate, 100*OverflowLimit)
+		}
+	}
+	if t.req.OK == 0 || t.output.n > 0 && t.output.sum == 0 {
+		bad(NoOutput, "%d requests succeeded and %d output tokens were counted", t.req.OK, t.output.sum)
+	}
+	if r.Window.PlannedS != nil && float64(m.Window.EndNs-m.Window.StartNs) >= CoverageFromNs {
+		if c := r.Window.Coverage; c == nil || *c < CoverageLimit {
+			share := 0.0
+			if c != nil {
+				share = *c
+			}
+			bad(Coverage, "the last token came after %.1f %% of the window of %.0f s, at least %.0f %% are needed", 100*share, *r.Window.PlannedS, 100*CoverageLimit)
+		}
+	}
+	if m.Cancelled != "" {
+		bad(Cancelled, "%s", m.Cancelled)
+	}
+	clientBound(r, m, t, bad)
+	if m.CacheClean != nil && !*m.CacheClean {
+		bad(CacheNotClean, "the cache was not empty when the run began")
+	}
+	inert(r, bad)
+	if o := r.GPUs.Observed; o != nil && *o != int64(r.GPUs.Declared) {
+		bad(GPUMismatch, "%d GPUs declared, %d observed", r.GPUs.Declared, *o)
+	}
+	if m.Stalled != "" {
+		bad(Stalled, "%s", m.Stalled)
+	}
+	for _, o := range m.UnsafeOverrides {
+		bad(UnsafeOverride, "%s", o)
+	}
+	r.Valid = len(r.Reasons) == 0
+	warn(r, m, t)
+}
+
+// clientBound compares the client's error with the medians that it would spoil.
+func clientBound(r *Result, m *record.Meta, t *tally, bad func(Code, string, ...any)) {
+	if m.Virtual {
+		return
+	}
+	limit := ClientLimit
+	if m.ClientLimit != nil {
+		limit = *m.ClientLimit
+	}
+	over := func(what string, errorNs float64, of []float64, name string) {
+		med, ok := median(of)
+		if ok && errorNs > clientFloorNs && errorNs > float64(limit*med) {
+			bad(ClientBound, "%s is %.2f ms, over %.1f %% of the median %s of %.2f ms", what, errorNs/1e6, 100*limit, name, med/1e6)
+		}
+	}
+	if m.Client != nil {
+		if e := m.Client.TTFTBoundNs; e >= 0 {
+			over("the client's error bound on TTFT", float64(e), t.ttft, "TTFT")
+		}
+		if e := m.Client.ITLBoundNs; e >= 0 {
+			over("the client's error bound on ITL", float64(e), t.itl, "ITL")
+		}
+	}
+	if d := r.Latency.SendLag; d.P90 != nil {
+		over("the client's send lag (p90)", *d.P90*ns, t.ttft, "TTFT")
+	}
+}
+
+// inert finds a host tier that served nothing although the device tier missed what was cacheable.
+func inert(r *Result, bad func(Code, string, ...any)) {
+	h := r.Hits
+	if r.Point.Offload.Mode == "" || r.Point.Offload.Mode == "none" || h.Host == nil || h.Device == nil || h.Ceiling == nil {
+		return
+	}
+	if gap := *h.Ceiling - *h.Device; *h.Host == 0 && *h.Storage == 0 && gap > inertGap {
+		bad(OffloadInert, "offload is %s and the host tier served no hit, though the device tier found %.1f %% of the prompt tokens and %.1f %% were cacheable",
+			r.Point.Offload.Mode, 100**h.Device, 100**h.Ceiling)
+	}
+}
+
+func warn(r *Result, m *record.Meta, t *tally) {
+	note := func(c Code, format string, a ...any) {
+		r.Warnings = append(r.Warnings, Finding{c, fmt.Sprintf(format, a...)})
+	}
+	if n := max(t.input.missing, t.output.missing); n > 0 {
+		note(UsageMissing, "%d of %d requests came without token counts", n, t.req.OK)
+	}
+	if d := r.Tokens.Drift; d != nil && (*d > driftLimit || *d < -driftLimit) {
+		note(PromptDrift, "the server counted %+.2f %% prompt tokens against the trace", 100**d)
+	}
+	h := r.Hits
+	if r.Point.Offload.Mode == "none" && h.Host != nil && *h.Host > 0 {
+		note(OffloadMismatch, "offload is declared none and the host tier served %.1f %% of the prompt tokens", 100**h.Host)
+	}
+	if t.hit.excess > 0 {
+		note(HitsExceed, "%d requests report more cached tokens than prompt tokens", t.hit.excess)
+	}
+	if h.Total != nil && h.Ceiling != nil && *h.Total > *h.Ceiling+ceilingHeadroom {
+		note(AboveCeiling, "%.2f %% of the prompt tokens hit, an infinite cache that was clean at the start gives %.2f %%", 100**h.Total, 100**h.Ceiling)
+	}
+	if planned := m.Window.EndNs - m.Window.StartNs; planned > 0 && float64(planned) < CoverageFromNs {
+		if c := r.Window.Coverage; c != nil && *c < CoverageLimit {
+			note(ShortWindow, "the last token came after %.1f %% of a window of %.0f s; windows under %.0f s are not held to %.0f %%",
+				100**c, float64(planned)/ns, CoverageFromNs/ns, 100*CoverageLimit)
+		}
+	}
+	if t.req.OK > 0 && r.Latency.E2EPerToken.N < Floors.P90 {
+		note(FewSamples, "%d samples: p90 needs %d, p99 needs %d", r.Latency.E2EPerToken.N, Floors.P90, Floors.P99)
+	}
+	if t.outputAsked > 0 {
+		if share := float64(t.outputOff) / float64(t.outputAsked); share > outputLimit {
+			note(OutputMismatch, "%d of %d answers have another length than was asked for", t.outputOff, t.outputAsked)
+		}
+	}
+}
