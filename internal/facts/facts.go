@@ -75,8 +75,13 @@ type Model struct {
 	Params       int64 `json:"params" yaml:"params"`
 	ActiveParams int64 `json:"active_params" yaml:"active_params"`
 	// WeightBytes is the checkpoint's size by precision ("fp4", "fp8", "bf16", "int4").
-	WeightBytes map[string]int64  `json:"weight_bytes" yaml:"weight_bytes"`
-	Sources     map[string]Source `json:"sources" yaml:"sources"` // by field name
+	WeightBytes map[string]int64 `json:"weight_bytes" yaml:"weight_bytes"`
+	// ExpertBytes is the part of WeightBytes that is routed experts, which expert
+	// parallelism spreads; the rest is replicated where attention is data parallel.
+	ExpertBytes map[string]int64  `json:"expert_bytes,omitempty" yaml:"expert_bytes"`
+	Notes       []string          `json:"notes,omitempty" yaml:"notes"`
+	Unknown     map[string]string `json:"unknown,omitempty" yaml:"unknown"` // field -> why it is not known
+	Sources     map[string]Source `json:"sources" yaml:"sources"`           // by field name
 }
 
 // NumLayers is the number of target layers, draft layers not included.
@@ -98,9 +103,17 @@ type GPU struct {
 	FLOPS        map[string]int64 `json:"flops" yaml:"flops"`
 	// LinkBandwidth is the scale-up link and HostBandwidth the path to host memory, both
 	// one way in bytes per second; NICBandwidth the network share of one GPU.
-	LinkBandwidth int64             `json:"link_bandwidth" yaml:"link_bandwidth"`
-	HostBandwidth int64             `json:"host_bandwidth" yaml:"host_bandwidth"`
-	NICBandwidth  int64             `json:"nic_bandwidth" yaml:"nic_bandwidth"`
-	TDPWatts      int64             `json:"tdp_watts" yaml:"tdp_watts"`
-	Sources       map[string]Source `json:"sources" yaml:"sources"`
+	LinkBandwidth int64 `json:"link_bandwidth" yaml:"link_bandwidth"`
+	HostBandwidth int64 `json:"host_bandwidth" yaml:"host_bandwidth"`
+	NICBandwidth  int64 `json:"nic_bandwidth" yaml:"nic_bandwidth"`
+	TDPWatts      int64 `json:"tdp_watts" yaml:"tdp_watts"`
+	// HostLink names the path to host memory: "pcie5x16" or "c2c".
+	HostLink string `json:"host_link" yaml:"host_link"`
+	// AllInWatts is the GPU's share of the power of the whole node with cooling.
+	AllInWatts int64 `json:"all_in_watts,omitempty" yaml:"all_in_watts"`
+	// Prices are micro-dollars per GPU-hour by kind of seller; the source carries the date.
+	Prices  map[string]int64  `json:"prices,omitempty" yaml:"prices"`
+	Notes   []string          `json:"notes,omitempty" yaml:"notes"`
+	Unknown map[string]string `json:"unknown,omitempty" yaml:"unknown"` // field -> why it is not known
+	Sources map[string]Source `json:"sources" yaml:"sources"`
 }
