@@ -52,8 +52,9 @@ type Worker struct {
 type Offload struct {
 	Mode    string    `json:"mode"` // "none" or "dram"
 	Backend Component `json:"backend"`
-	// BudgetGB is the share of host memory that the point may pin on one node, in decimal
-	// GB as InferenceX computes it; 0 when Mode is "none".
+	// BudgetGB is the share of host memory that one server of the point may pin on one node,
+	// in decimal GB as InferenceX computes it; 0 when Mode is "none" or when the config
+	// sizes the host pool itself (WeirFields.HostRatioPPM, HostBytesPerRank).
 	BudgetGB int64 `json:"budget-gb"`
 }
 
@@ -107,6 +108,8 @@ type Point struct {
 // WeirFields are a config's own additions under the key "weir" of a master file.
 type WeirFields struct {
 	Recipe string `json:"recipe,omitempty"`
+	// Corpus is the name or directory of the traces to replay; empty leaves it to the run.
+	Corpus string `json:"corpus,omitempty"`
 	Seed   uint64 `json:"seed"`
 	// MemFraction is the share of HBM that weights and KV may take, in parts per million;
 	// 0 leaves it to the recipe or the engine.
@@ -119,7 +122,16 @@ type WeirFields struct {
 	HostBytesPerRank int64  `json:"host-bytes-per-rank,omitempty"`
 	WritePolicy      string `json:"write-policy,omitempty"` // write_back, write_through, write_through_selective
 	PageSize         int64  `json:"page-size,omitempty"`    // tokens
-	Repeats          int    `json:"repeats,omitempty"`
+	Repeats          int    `json:"repeats,omitempty"`      // runs of the same point, at least 1
+	SLO              *SLO   `json:"slo,omitempty"`
+}
+
+// SLO are the service levels that a point is judged by; a field of 0 sets none.
+type SLO struct {
+	TTFTP90Ns int64 `json:"ttft-p90-ns,omitempty"` // at most
+	ITLP90Ns  int64 `json:"itl-p90-ns,omitempty"`  // at most
+	// InteractivityP90Milli is the least p90 of e2e_norm_intvty, in thousandths of tokens/s/user.
+	InteractivityP90Milli int64 `json:"e2e-norm-intvty-p90-milli,omitempty"`
 }
 
 // ID names the point by what identifies it: 12 hex digits of the SHA-256 of its canonical

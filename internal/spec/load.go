@@ -1,0 +1,192 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// fileLimit is the size of a file that is still read, in bytes.
+	fileLimit = 16 << 20
+	// markLimit bounds what a file can unfold to before it is parsed: it counts the bytes that
+	// can begin a value.
+	markLimit = 1_000_000
+)
+
+// A Set is the content of master files and runners.yaml after all rules passed.
+type Set struct {
+	Files    []string // masters, then runners, as they were named
+	Warnings Problems // what is accepted and has no effect
+
+	configs []*config // in the order of the files
+	byKey   map[string]*config
+	runners *runners
+}
+
+// Keys are the names of the configs in the order of the files.
+func (s *Set) Keys() []string {
+	out := make([]string, len(s.configs))
+	for i, c := range s.configs {
+		out[i] = c.key
+	}
+	return out
+}
+
+// Load reads master files and runners.yaml and checks every rule. The error is Problems: all
+// violations of all files, in file order. Without runners ("") no runner is checked, and a config
+// that needs a budget of host memory has budget 0.
+func Load(masters []string, runnersFile string) (*Set, error) {
+	files := append([]string{}, masters...)
+	if runnersFile != "" {
+		files = append(files, runnersFile)
+	}
+	data := make([][]byte, len(files))
+	var problems Problems
+	for i, f := range files {
+		b, err := readFile(f)
+		if err != nil {
+			problems = append(problems, Problem{At: Pos{File: f}, What: err.Error(), Fix: "name a file that can be read"})
+		}
+		data[i] = b
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return parseSet(files, data, runnersFile != "")
+}
+
+// readFile reads a file up to the limit.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		var pe *os.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, fileLimit+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	return b, nil
+}
+
+// parseSet parses files that are in memory; the last one is runners.yaml if hasRunners.
+func parseSet(files []string, data [][]byte, hasRunners bool) (*Set, error) {
+	s := &Set{Files: files, byKey: map[string]*config{}}
+	var problems Problems
+	masters := files
+	if hasRunners {
+		masters = files[:len(files)-1]
+		src := &source{file: files[len(files)-1]}
+		if top := src.parse(data[len(files)-1]); top != nil {
+			s.runners = readRunners(top)
+		}
+		problems = append(problems, src.problems...)
+		s.Warnings = append(s.Warnings, src.warnings...)
+	}
+	for i, f := range masters {
+		src := &source{file: f}
+		if top := src.parse(data[i]); top != nil {
+			s.addMaster(top)
+		}
+		problems = append(problems, src.problems...)
+		s.Warnings = append(s.Warnings, src.warnings...)
+	}
+	s.Warnings.sorted(files)
+	if len(problems) > 0 {
+		return nil, problems.sorted(files)
+	}
+	return s, nil
+}
+
+// addMaster reads the configs of one master file.
+func (s *Set) addMaster(top *node) {
+	for _, p := range top.object(nil).pairs {
+		switch first := s.byKey[p.key]; {
+		case strings.ContainsAny(p.key, "*?["):
+			p.failAt(Pos{p.src.file, p.kl, 1}, "the name of a config has a wildcard", "remove *, ? and [ from the name")
+		case first != nil && first.at.File != p.src.file:
+			p.failAt(Pos{p.src.file, p.kl, 1}, "the config is also in "+first.at.String(), "rename or remove one")
+			continue
+		}
+		c := readConfig(p, s.runners)
+		c.at = Pos{p.src.file, p.kl, 1}
+		s.configs = append(s.configs, c)
+		s.byKey[p.key] = c
+	}
+}
+
+var yamlLine = regexp.MustCompile(`^line (\d+): `)
+
+// parse parses one YAML document and returns its top node, or nil with a problem reported.
+func (s *source) parse(data []byte) *node {
+	fail := func(line int, what, fix string) *node {
+		at := Pos{File: s.file, Line: line}
+		if line > 0 {
+			at.Col = 1
+		}
+		s.problems = append(s.problems, Problem{At: at, What: what, Fix: fix})
+		return nil
+	}
+	if len(data) > fileLimit {
+		return fail(0, fmt.Sprintf("the file has more than %d MiB", fileLimit>>20), "split it")
+	}
+	marks := 0
+	for _, c := range data {
+		switch c {
+		case ',', ':', '[', '{', '-', '\n':
+			marks++
+		}
+	}
+	if marks > 4*markLimit {
+		return fail(0, fmt.Sprintf("the file can hold more than %d values", 4*markLimit), "split it")
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	if err := decode(dec, &doc); err != nil {
+		if errors.Is(err, io.EOF) {
+			return fail(0, "the file is empty", "add a config")
+		}
+		msg := strings.TrimPrefix(err.Error(), "yaml: ")
+		line := 0
+		if m := yamlLine.FindStringSubmatch(msg); m != nil {
+			line, _ = strconv.Atoi(m[1])
+			msg = msg[len(m[0]):]
+		}
+		return fail(line, "is not YAML: "+msg, "correct the syntax")
+	}
+	var more yaml.Node
+	if err := decode(dec, &more); err == nil {
+		return fail(more.Line, "a second document begins", "keep one document a file")
+	}
+	if len(doc.Content) == 0 {
+		return fail(0, "the file is empty", "add a config")
+	}
+	top := s.node(doc.Content[0], nil, "", 0)
+	if top.y.Kind != yamlMapping && top.y.Kind != yamlSequence {
+		top.fail("the file holds "+top.text()+", but must hold a mapping", "write 'name: ...' lines")
+		return nil
+	}
+	return top
+}
+
+// decode keeps a failure of the parser on hostile bytes an error.
+func decode(dec *yaml.Decoder, out *yaml.Node) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("the parser gave up: %v", r)
+		}
+	}()
+	return dec.Decode(out)
+}

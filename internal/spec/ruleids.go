@@ -1,0 +1,4 @@
+package spec
+
+// ruleIDs are the ids of the lint rules.
+func ruleIDs() []string { return nil }
