@@ -1,0 +1,128 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// Config says which engine on which hardware is simulated. Zero values take the engine's own
+// default where it has one.
+type Config struct {
+	Model    *facts.Model
+	GPU      *facts.GPU
+	Parallel spec.Parallel
+
+	WeightPrecision string // "fp4", "fp8", "bf16", ...: a key of Model.WeightBytes
+	KVDType         string // "fp8" or "bf16"
+	// KVBytesPerToken is what one token costs on one rank over all layers, sidecars such as an
+	// indexer's keys and a draft model's cache included; it decides the time of copies.
+	KVBytesPerToken int64
+	// DeviceTokens and HostTokens are the pools of one rank in tokens. Ranks that share
+	// sequences (plain TP) hold the same tokens and count once; under DP attention each rank
+	// has its own. HostTokens 0 means no host tier.
+	DeviceTokens, HostTokens int64
+	PageSize                 int64  // tokens, 64 when 0
+	WritePolicy              string // "write_back", "write_through" or "write_through_selective"; write_through when empty
+
+	ChunkedPrefill int64 // tokens of prefill in a step; 16384 with at least 160 GB of HBM, else 8192
+	MaxPrefill     int64 // tokens of new prompts in a step, 16384 when 0
+	MaxRunning     int64 // requests that run at once; the engine's formula when 0
+	ContextLen     int64 // tokens of prompt and output; Model.MaxContext when 0
+
+	// AcceptPPM is the mean number of tokens that a decode step yields with speculative
+	// decoding, in parts per million, the bonus token included; 0 or 1000000 without.
+	AcceptPPM   int64
+	DraftTokens int64 // tokens drafted for a step, 0 without speculative decoding
+
+	Coefficients *Coefficients // nil takes those of the GPU
+	// ModelName is what records name as the model; Model.Name when empty.
+	ModelName string
+}
+
+// Defaults of SGLang (server_args.py, schedule_policy.py, 2026-07).
+const (
+	defaultPage       = 64
+	defaultMaxPrefill = 16384
+	smallChunk        = 8192
+	largeChunk        = 16384
+	largeChunkHBM     = 160e9 // bytes of HBM from which the larger chunk is the default
+)
+
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Model == nil || c.GPU == nil:
+		return c, errors.New("sim: a model and a GPU are needed")
+	case c.Parallel.TP < 1:
+		return c, fmt.Errorf("sim: tp is %d: it must be at least 1", c.Parallel.TP)
+	case c.Parallel.PP > 1:
+		return c, fmt.Errorf("sim: pp is %d: pipeline parallelism is not simulated, use pp 1", c.Parallel.PP)
+	case c.Parallel.DCP > 1 || c.Parallel.PCP > 1:
+		return c, fmt.Errorf("sim: dcp %d, pcp %d: context parallelism is not simulated, use 1", c.Parallel.DCP, c.Parallel.PCP)
+	case c.KVBytesPerToken <= 0:
+		return c, fmt.Errorf("sim: KV bytes per token are %d: they must be above 0", c.KVBytesPerToken)
+	case c.HostTokens < 0 || c.PageSize < 0 || c.ChunkedPrefill < 0 || c.MaxPrefill < 0 || c.MaxRunning < 0 ||
+		c.ContextLen < 0 || c.AcceptPPM < 0 || c.DraftTokens < 0:
+		return c, errors.New("sim: a size is negative")
+	}
+	if c.PageSize == 0 {
+		c.PageSize = defaultPage
+	}
+	if c.DeviceTokens < c.PageSize {
+		return c, fmt.Errorf("sim: the device pool of %d tokens is smaller than one page of %d", c.DeviceTokens, c.PageSize)
+	}
+	if c.ChunkedPrefill == 0 {
+		c.ChunkedPrefill = smallChunk
+		if c.GPU.HBMBytes >= largeChunkHBM {
+			c.ChunkedPrefill = largeChunk
+		}
+	}
+	if c.Parallel.DPAttn { // the engine divides its budget over the ranks
+		c.ChunkedPrefill = max(c.PageSize, c.ChunkedPrefill/int64(c.Parallel.TP))
+	}
+	if c.ChunkedPrefill < c.PageSize {
+		return c, fmt.Errorf("sim: a prefill chunk of %d tokens is smaller than one page of %d", c.ChunkedPrefill, c.PageSize)
+	}
+	if c.MaxPrefill == 0 {
+		c.MaxPrefill = defaultMaxPrefill
+	}
+	if c.ContextLen == 0 {
+		c.ContextLen = c.Model.MaxContext
+	}
+	if c.ContextLen <= 0 {
+		return c, fmt.Errorf("sim: the context length of model %q is unknown: set it", c.Model.Name)
+	}
+	if c.MaxRunning == 0 {
+		c.MaxRunning = min(max(min(c.DeviceTokens*512/c.ContextLen, 4096), 2048), max(1, c.DeviceTokens/2))
+	}
+	if c.AcceptPPM == 0 {
+		c.AcceptPPM = 1_000_000
+	}
+	if c.AcceptPPM < 1_000_000 || c.AcceptPPM > 1_000_000*(c.DraftTokens+1) {
+		return c, fmt.Errorf("sim: an accepted length of %d ppm does not fit %d draft tokens: it lies between 1 and draft tokens + 1", c.AcceptPPM, c.DraftTokens)
+	}
+	if c.Coefficients == nil {
+		c.Coefficients = &blackwell
+	}
+	if err := c.Coefficients.check(); err != nil {
+		return c, fmt.Errorf("sim: %w", err)
+	}
+	if c.ModelName == "" {
+		c.ModelName = c.Model.Name
+	}
+	return c, nil
+}
+
+func parsePolicy(s string) (writePolicy, error) {
+	switch s {
+	case "", "write_through":
+		return writeThrough, nil
+	case "write_through_selective":
+		return writeThroughSelective, nil
+	case "write_back":
+		return writeBack, nil
+	}
+	return 0, fmt.Errorf("sim: write policy %q is unknown: use write_back, write_through or write_through_selective", s)
+}

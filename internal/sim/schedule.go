@@ -1,0 +1,422 @@
+package sim
+
+import "github.com/weirbench/weir/internal/record"
+
+// Constants of SGLang's scheduler (schedule_policy.py, environ.py, 2026-07).
+const (
+	clipNewTokens = 4096    // output tokens that admission reserves at most
+	ratioStart    = 700_000 // new-token ratio at start and when idle, ppm
+	ratioFloor    = 98_000  // 0.7 x 0.14
+	ratioSteps    = 600     // decode steps from the one to the other
+	retractSteps  = 20      // steps that must fit after a retraction
+)
+
+// maxJump is the most decode steps taken at once. Their length is that of the middle one,
+// which is exact where the cost of a step is linear in the context.
+const maxJump = 128
+
+// scheduler is SGLang's, for one rank: prefill before decode, in chunks, first come first
+// served, at most one request with a part of its prompt computed. It decides what the next
+// step does; how long that takes and when it happens is the engine's business.
+type scheduler struct {
+	c     *Config
+	cache *radix
+	caps  []int64 // context lengths beyond which some layer does not look
+
+	waiting []*job
+	running []*job
+	chunked *job
+	full    bool  // nothing is admitted until a request ends
+	ratio   int64 // share of outstanding output tokens that admission reserves, ppm
+
+	step      plan
+	retracted int64 // requests, since the start
+	ended     []*job
+}
+
+// A plan is what one rank does until the next decision.
+type plan struct {
+	prefill []piece
+	steps   int64 // decode steps, when nothing is prefilled
+	load    load
+	loaded  int64 // tokens copied from the host meanwhile
+	staged  int64 // tokens copied to the host before it can begin
+}
+
+// A piece is a part of a prompt that a step computes.
+type piece struct {
+	j    *job
+	n    int64
+	last bool // the prompt is complete after it
+}
+
+func newScheduler(c *Config, cache *radix, caps []int64) *scheduler {
+	return &scheduler{c: c, cache: cache, caps: caps, ratio: ratioStart}
+}
+
+func (s *scheduler) busy() bool {
+	return len(s.waiting) > 0 || len(s.running) > 0 || s.chunked != nil
+}
+
+func (s *scheduler) ceil(tokens int64) int64 {
+	p := s.c.PageSize
+	return (tokens + p - 1) / p * p
+}
+
+// fits tells whether a job could ever be admitted.
+func (s *scheduler) fits(j *job) bool {
+	return s.ceil(j.prompt)+min(j.maxOut, clipNewTokens)+2*s.c.PageSize < s.cache.capacity
+}
+
+// next decides what happens from now on and takes the memory for it. A plan without pieces
+// and steps means that nothing can be done.
+func (s *scheduler) next(now int64) *plan {
+	s.cache.now = now
+	s.cache.settleWrites()
+	p := &s.step
+	*p = plan{prefill: p.prefill[:0], load: load{spans: p.load.spans[:0], capped: p.load.capped[:0]}}
+	if !s.formPrefill(p) {
+		s.formDecode(p)
+	}
+	p.staged = s.cache.takeStaged()
+	if len(p.prefill) == 0 && p.steps == 0 {
+		s.ratio = ratioStart
+	}
+	return p
+}
+
+// adder is the budget of one prefill step (schedule_policy.py PrefillAdder).
+type adder struct {
+	reserved int64 // tokens promised to running and admitted requests
+	input    int64
+	chunk    int64
+}
+
+func (s *scheduler) formPrefill(p *plan) bool {
+	if s.chunked == nil && (s.full || len(s.waiting) == 0) {
+		return false
+	}
+	room := s.c.MaxRunning - int64(len(s.running))
+	if room <= 0 && s.chunked == nil {
+		s.full = true
+		return false
+	}
+	a := adder{input: s.c.MaxPrefill, chunk: s.c.ChunkedPrefill}
+	for _, j := range s.running {
+		a.reserved += min(j.maxOut-j.out, clipNewTokens) * s.ratio / ppm
+	}
+	if j := s.chunked; j != nil {
+		n := min(j.fill-j.have, a.chunk)
+		last := j.have+n == j.fill
+		if !last {
+			n = n / s.c.PageSize * s.c.PageSize
+		}
+		if !s.take(j, n) {
+			return false
+		}
+		s.spend(&a, n)
+		if last {
+			a.reserved += min(j.maxOut-j.out, clipNewTokens)
+			s.chunked = nil
+		}
+		s.put(p, j, n, last)
+	}
+	admitted := 0
+	for _, j := range s.waiting {
+		if int64(len(p.prefill)) >= room {
+			s.full = true
+		}
+		if s.full || a.chunk <= 0 || a.input <= 0 {
+			break
+		}
+		ok, more := s.admit(p, &a, j)
+		if ok {
+			admitted++
+		}
+		if !more {
+			break
+		}
+	}
+	if admitted > 0 {
+		s.waiting = append(s.waiting[:0], s.waiting[admitted:]...)
+	}
+	return len(p.prefill) > 0
+}
+
+func (s *scheduler) spend(a *adder, n int64) {
+	a.input -= s.ceil(n)
+	a.chunk -= s.ceil(n)
+}
+
+// put adds a piece whose memory is taken.
+func (s *scheduler) put(p *plan, j *job, n int64, last bool) {
+	p.prefill = append(p.prefill, piece{j, n, last})
+	p.load.spans = append(p.load.spans, span{n, j.have})
+}
+
+// take makes room for n more tokens of a job.
+func (s *scheduler) take(j *job, n int64) bool {
+	need := s.ceil(j.have+n) - j.held - j.owned
+	if need > 0 && !s.cache.alloc(need) {
+		return false
+	}
+	j.owned += max(0, need)
+	return true
+}
+
+// admit tries to begin a waiting request. ok tells that it is in, more that another may be
+// tried.
+func (s *scheduler) admit(p *plan, a *adder, j *job) (ok, more bool) {
+	page := s.c.PageSize
+	m := s.cache.find(j.pages((j.fill - 1) / page)) // one token is left to compute
+	extend := j.fill - m.device
+	newTokens := min(j.maxOut-j.out, clipNewTokens)
+	total := extend + newTokens + page
+	if total >= s.cache.room()-a.reserved {
+		s.noRoom(p)
+		return false, false
+	}
+	if s.ceil(extend-m.host) >= a.input && len(p.prefill) > 0 {
+		return false, false
+	}
+	s.cache.lock(m.last)
+	if total >= s.cache.room()-a.reserved {
+		s.cache.unlock(m.last)
+		s.noRoom(p)
+		return false, false
+	}
+	device, loaded := m.device, int64(0)
+	if m.host > 0 {
+		var lm match
+		loaded, lm = s.cache.loadBack(m, s.cache.room()-a.reserved)
+		s.cache.lock(lm.last)
+		s.cache.unlock(m.last)
+		m = lm
+	}
+	extend = j.fill - m.device
+	refuse := func() (bool, bool) {
+		s.cache.unlock(m.last)
+		p.loaded += loaded // what was copied stays on the device
+		return false, false
+	}
+	if s.ceil(extend) >= a.input && len(p.prefill) > 0 {
+		return refuse()
+	}
+	n, last := extend, true
+	if s.ceil(extend) > a.chunk {
+		n, last = a.chunk/page*page, false
+		if n <= 0 {
+			return refuse()
+		}
+	}
+	j.at, j.held, j.have = m.last, m.device, m.device
+	if !s.take(j, n) {
+		j.at, j.held, j.have = nil, 0, 0
+		s.noRoom(p)
+		return refuse()
+	}
+	if !j.counted {
+		j.counted = true
+		j.hits = record.Hits{Device: device, Host: loaded, Storage: 0, Total: device + loaded}
+	}
+	p.loaded += loaded
+	s.spend(a, n)
+	if last {
+		a.reserved += newTokens + page
+	} else {
+		s.chunked = j
+	}
+	s.put(p, j, n, last)
+	return true, last
+}
+
+// noRoom stops admission until a request ends, unless none would.
+func (s *scheduler) noRoom(p *plan) { s.full = len(p.prefill) > 0 || len(s.running) > 0 }
+
+// formDecode plans as many equal decode steps as fit before a request ends.
+func (s *scheduler) formDecode(p *plan) {
+	if len(s.running) == 0 {
+		return
+	}
+	accept := s.c.AcceptPPM
+	k := int64(maxJump)
+	for _, j := range s.running {
+		k = min(k, j.stepsLeft(accept))
+	}
+	k = max(1, k)
+	for {
+		if s.cache.alloc(s.growth(k)) {
+			break
+		}
+		if k > 1 {
+			k /= 2
+			continue
+		}
+		if !s.retract() {
+			return
+		}
+	}
+	for _, j := range s.running {
+		after := s.ceil(j.prompt+j.outAfter(k, accept)-1) - j.held
+		j.owned = max(j.owned, after)
+	}
+	s.ratio = max(ratioFloor, s.ratio-k*(ratioStart-ratioFloor)/ratioSteps)
+	p.steps = k
+	s.decodeLoad(&p.load, k)
+}
+
+// growth is the memory that k steps need beyond what is held.
+func (s *scheduler) growth(k int64) (need int64) {
+	for _, j := range s.running {
+		need += max(0, s.ceil(j.prompt+j.outAfter(k, s.c.AcceptPPM)-1)-j.held-j.owned)
+	}
+	return need
+}
+
+// decodeLoad describes the middle one of k steps.
+func (s *scheduler) decodeLoad(l *load, k int64) {
+	mid := k * s.c.AcceptPPM / ppm / 2
+	l.decodes = int64(len(s.running))
+	for len(l.capped) < len(s.caps) {
+		l.capped = append(l.capped, 0)
+	}
+	for _, j := range s.running {
+		ctx := j.have + 1 + mid
+		l.ctx += ctx
+		l.longest = max(l.longest, ctx)
+		for i, c := range s.caps {
+			l.capped[i] += min(ctx, c)
+		}
+	}
+}
+
+// retract puts the request with the fewest output tokens, the longer prompt first, back into
+// the queue; what the tree holds of it stays there. A request that is alone and does not fit
+// fails (schedule_batch.py retract_decode).
+func (s *scheduler) retract() bool {
+	worst := 0
+	for i, j := range s.running {
+		w := s.running[worst]
+		if j.out < w.out || j.out == w.out && j.prompt > w.prompt {
+			worst = i
+		}
+	}
+	j := s.running[worst]
+	s.running = append(s.running[:worst], s.running[worst+1:]...)
+	s.release(j)
+	if len(s.running) == 0 {
+		j.failure = &record.Failure{Class: record.FailStatus, Status: 500, Detail: "out of memory: the pool cannot hold this request alone"}
+		s.ended = append(s.ended, j)
+		return false
+	}
+	s.retracted++
+	j.fill, j.have = j.prompt+j.out, 0
+	s.waiting = append(s.waiting, j)
+	var out, most int64
+	for _, r := range s.running {
+		out += r.out
+		most += r.maxOut
+	}
+	s.ratio = min(ppm, max(ratioFloor, (out+retractSteps*int64(len(s.running)))*ppm/max(1, most)))
+	return true
+}
+
+// release gives back what only j holds and its lock.
+func (s *scheduler) release(j *job) {
+	s.cache.free += j.owned
+	if j.at != nil {
+		s.cache.unlock(j.at)
+	}
+	j.at, j.held, j.owned = nil, 0, 0
+}
+
+// keep hands the pages of the first tokens of a job to the tree and holds them there.
+func (s *scheduler) keep(j *job, tokens int64, chunk bool) {
+	page := s.c.PageSize
+	pages := tokens / page
+	if pages*page > j.held {
+		last, _ := s.cache.insert(j.pages(pages), int(j.held/page), chunk)
+		s.cache.lock(last)
+		s.cache.unlock(j.at)
+		j.owned -= pages*page - j.held
+		j.at, j.held = last, pages*page
+	}
+}
+
+// finish ends the plan at now, after the given number of decode steps: tokens come out,
+// requests end.
+func (s *scheduler) finish(now, steps int64) {
+	s.cache.now = now
+	p := &s.step
+	for _, pc := range p.prefill {
+		j := pc.j
+		j.have += pc.n
+		if !pc.last {
+			s.keep(j, j.have, true)
+			continue
+		}
+		if j.first < 0 {
+			j.first = now
+		}
+		j.out++
+		if j.tokens != nil {
+			j.tokens(j, now, 1)
+		}
+		if j.out >= j.maxOut {
+			s.end(j)
+			continue
+		}
+		s.keep(j, j.have, false)
+		s.running = append(s.running, j)
+	}
+	if steps > 0 {
+		kept := s.running[:0]
+		for _, j := range s.running {
+			n := j.advance(steps, s.c.AcceptPPM)
+			if j.tokens != nil && n > 0 {
+				j.tokens(j, now, n)
+			}
+			if j.out >= j.maxOut {
+				s.end(j)
+				s.full = false
+				continue
+			}
+			if spare := j.owned - (s.ceil(j.have) - j.held); spare > 0 && steps < p.steps {
+				j.owned -= spare
+				s.cache.free += spare
+			}
+			kept = append(kept, j)
+		}
+		clear(s.running[len(kept):])
+		s.running = kept
+	}
+	p.prefill, p.steps = p.prefill[:0], 0
+}
+
+// end gives the pages of prompt and output to the tree and frees the rest.
+func (s *scheduler) end(j *job) {
+	s.keep(j, j.prompt+j.out-1, false)
+	s.release(j)
+	s.full = false
+	s.ended = append(s.ended, j)
+}
+
+// cancel takes everything out: nothing that was not in the tree is kept.
+func (s *scheduler) cancel(why *record.Failure) {
+	all := append(append([]*job{}, s.running...), s.waiting...)
+	for _, pc := range s.step.prefill {
+		all = append(all, pc.j)
+	}
+	if s.chunked != nil {
+		all = append(all, s.chunked)
+	}
+	s.running, s.waiting, s.chunked, s.full = nil, nil, nil, false
+	s.step = plan{}
+	for _, j := range all {
+		if j.failure == nil {
+			s.release(j)
+			j.failure = why
+			s.ended = append(s.ended, j)
+		}
+	}
+}
