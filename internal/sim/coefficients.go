@@ -75,7 +75,7 @@ func (c *Coefficients) check() error {
 var blackwell = Coefficients{
 	Name:       "b200",
 	DenseFLOPS: 0.46, ExpertFLOPS: 0.14, AttnFLOPS: 0.5, SparseFLOPS: 0.085, IndexFLOPS: 0.25,
-	WeightBytes: 0.7, KVBytes: 0.5, LinkBytes: 0.21, HostBytes: 0.43, NICBytes: 0.8,
+	WeightBytes: 0.7, KVBytes: 0.5, LinkBytes: 0.21, HostBytes: 0.86, NICBytes: 0.8,
 	AttnLayerNs: 25_000, IndexLayerNs: 35_000, IndexTokenNs: 0.43, ExpertLayerNs: 15_000,
 	AllReduceNs: 6_000, DecodeStepNs: 500_000, PrefillStepNs: 3_000_000,
 	RequestNs: 5_000_000, PromptTokenNs: 500,

@@ -120,21 +120,25 @@ func newStepModel(c *Config) (*stepModel, error) {
 	if !ok || weights <= 0 || m.Params <= 0 {
 		return nil, fmt.Errorf("facts of model %q hold no checkpoint size for precision %q or no parameter count", m.Name, c.WeightPrecision)
 	}
-	perParam := float64(weights) / float64(m.Params)
-	expert := float64(3 * m.Hidden * m.MoE.Dim)
-	expertAll := expert * float64(m.MoE.Experts) * float64(m.MoE.Layers)
-	if expertAll >= float64(m.Params) {
-		expertAll = float64(m.Params) * 0.97 // facts that do not add up: most of a MoE is experts
-		expert = expertAll / float64(m.MoE.Experts) / float64(m.MoE.Layers)
+	expert := float64(3 * m.Hidden * m.MoE.Dim) // parameters
+	routed := expert * float64(m.MoE.Experts*m.MoE.Layers)
+	rest := float64(m.Params) - routed
+	if rest <= 0 {
+		return nil, fmt.Errorf("facts of model %q do not add up: %.3g parameters in experts, %d in all", m.Name, routed, m.Params)
 	}
-	rest := float64(m.Params) - expertAll
+	perParam := float64(weights) / float64(m.Params)
+	expertBytes := expert * perParam
+	if b := m.ExpertBytes[c.WeightPrecision]; b > 0 && b < weights && routed > 0 {
+		expertBytes = float64(b) / float64(m.MoE.Experts*m.MoE.Layers)
+		perParam = float64(weights-b) / rest
+	}
 	s.denseFlop = 2 * rest / float64(dense) * perFlop(peak, co.DenseFLOPS)
 	s.denseByteNs = rest * perParam / float64(dense) * perByte(co.WeightBytes)
 	if m.MoE.Layers > 0 {
 		all := float64(m.MoE.Layers) / float64(tp)
 		s.experts = m.MoE.Experts
 		s.expertFlop = 2 * expert * float64(m.MoE.TopK) * all * perFlop(peak, co.ExpertFLOPS)
-		s.expertByteNs = expert * perParam * all * perByte(co.WeightBytes)
+		s.expertByteNs = expertBytes * all * perByte(co.WeightBytes)
 		s.expertNs = co.ExpertLayerNs * float64(m.MoE.Layers)
 		s.touched = touchedExperts(m.MoE.Experts, m.MoE.TopK)
 	}
@@ -349,12 +353,10 @@ func (s *stepModel) time(loads []load) int64 {
 		return 0
 	}
 	t := attn + s.shared(most, all)
-	if s.drafts > 0 {
-		t += float64(float64(s.drafts) * s.draftPart * t)
-	}
-	if prefill {
-		t += s.co.PrefillStepNs
+	if prefill { // the draft model's cache is filled along
+		t += float64(s.draftPart*t) + s.co.PrefillStepNs
 	} else {
+		t += float64(float64(s.drafts) * s.draftPart * t)
 		t += s.co.DecodeStepNs
 	}
 	return max(1, int64(math.Round(t)))
