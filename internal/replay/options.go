@@ -1,0 +1,138 @@
+package replay
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weirbench/weir/internal/corpus"
+)
+
+// Semantics names the rules of agentic replay that NewAgentic follows. It stands in every
+// result; a change of the rules is a new name.
+//
+// agentx-1 follows AIPerf's AgentX client as InferenceX drives it (SemiAnalysisAI/aiperf and
+// agentx-harness, 2026-08).
+const Semantics = "agentx-1"
+
+// Barriers says which other streams a turn waits for by recorded order.
+type Barriers uint8
+
+const (
+	// BarrierTree: a turn of the root's scope waits for every stream of the tree, a turn of a
+	// sub-agent's scope for the streams of that sub-agent.
+	BarrierTree Barriers = iota
+	// BarrierAgent: a turn waits only for streams of its own scope, so that the root's scope
+	// and each sub-agent are tied by spawns and joins alone.
+	BarrierAgent
+	// BarrierNone is dataflow: spawns, joins and the order within a stream only.
+	BarrierNone
+)
+
+// Sampling says which trace a lane plays next.
+type Sampling uint8
+
+const (
+	Sequential Sampling = iota // corpus order, round and round
+	Shuffle                    // a new order each round
+	Random                     // with replacement
+)
+
+// Options are the knobs of agentic replay. The zero value of a cap or limit turns it off.
+// InferenceX gives the values that its scenario passes.
+type Options struct {
+	Lanes int    // units of concurrency, at least 1
+	Seed  uint64 // draws start instants and salts
+
+	// StartMin and StartMax bound the start instant of a tree as shares of the trace's span,
+	// 0 <= StartMin <= StartMax <= 1.
+	StartMin, StartMax float64
+	// NoWarmup leaves out primers and cache pressure; trees still start inside their traces.
+	NoWarmup bool
+	// PressureRequests are further one-token requests per lane after the primers, without
+	// idle time, until the caches are under pressure. PressureNs is the same by time; only
+	// one of them may be set.
+	PressureRequests int
+	PressureNs       int64
+	// Burst sends all primers at once and starts every lane at once, in place of keeping the
+	// recorded offsets to the start instant.
+	Burst bool
+
+	SystemIdleCapNs int64 // longest time with nothing in flight anywhere
+	TraceIdleCapNs  int64 // longest time with nothing in flight in one tree
+
+	DurationNs int64 // of the profiling phase; 0 leaves the end to MaxRequests or MaxTrees
+	GraceNs    int64 // for what is in flight at the end of DurationNs; negative is unlimited
+	// WarmupGraceNs bounds a warm-up that stopped moving: the time since its last dispatch or
+	// outcome. A slow warm-up that moves is not cut. 0 is unlimited.
+	WarmupGraceNs int64
+	// WarmupGraceFixed counts WarmupGraceNs from the last dispatch alone, as AIPerf does.
+	WarmupGraceFixed bool
+	DrainNs          int64 // for outcomes after a cancellation; 0 means 10 s
+
+	MaxRequests uint64 // profiling requests; 0 is no limit
+	MaxTrees    uint64 // trees started, warm-up included; 0 is no limit
+
+	// FailedThreshold ends the run when more than this share of the profiling requests that
+	// ended had failed, once 20 have ended. 0 is off.
+	FailedThreshold float64
+
+	Barriers  Barriers
+	Sampling  Sampling
+	NoSalt    bool  // every play of a trace sends the same text
+	AllowWrap bool  // lanes may outnumber traces although NoSalt is set
+	MaxOut    int64 // cap on output tokens asked for; 0 is none
+
+	// ThinkGaps takes the recorded think time as the gap before a turn where there is one, in
+	// place of the time between the end of the turn before it and its start.
+	ThinkGaps bool
+	// NoGaps sends a turn as soon as the one before it ended; TurnGapCapNs caps the gap.
+	NoGaps       bool
+	TurnGapCapNs int64
+}
+
+// InferenceX is what InferenceX passes for its agentic scenario (benchmark_lib.sh,
+// build_replay_cmd, 2026-08), at a concurrency and for a duration.
+func InferenceX(lanes int, d time.Duration) Options {
+	return Options{
+		Lanes: lanes, Seed: 42,
+		StartMin: 0.25, StartMax: 0.75,
+		PressureRequests: 10,
+		SystemIdleCapNs:  int64(10 * time.Second),
+		TraceIdleCapNs:   int64(300 * time.Second),
+		DurationNs:       int64(d),
+		GraceNs:          int64(30 * time.Second),
+		WarmupGraceNs:    int64(1800 * time.Second),
+		FailedThreshold:  0.10,
+	}
+}
+
+// check refuses options that contradict each other or the corpus.
+func (o *Options) check(c *corpus.Corpus) error {
+	playable := 0
+	for _, t := range c.Traces {
+		if len(t.Streams) > 0 && len(t.Streams[0].Turns) > 0 {
+			playable++
+		}
+	}
+	switch {
+	case playable == 0:
+		return fmt.Errorf("corpus %s has no trace with a root turn: nothing can be replayed", c.Name)
+	case o.Lanes < 1:
+		return fmt.Errorf("concurrency is %d: at least one lane is needed", o.Lanes)
+	case !(o.StartMin >= 0 && o.StartMin <= o.StartMax && o.StartMax <= 1):
+		return fmt.Errorf("start ratios are %v and %v: need 0 <= min <= max <= 1", o.StartMin, o.StartMax)
+	case o.PressureRequests < 0 || o.PressureNs < 0:
+		return fmt.Errorf("cache pressure is %d requests and %v: neither may be negative", o.PressureRequests, time.Duration(o.PressureNs))
+	case o.PressureRequests > 0 && o.PressureNs > 0:
+		return fmt.Errorf("cache pressure is given by requests (%d) and by time (%v): set one of them", o.PressureRequests, time.Duration(o.PressureNs))
+	case o.DurationNs < 0:
+		return fmt.Errorf("duration is %v: it may not be negative", time.Duration(o.DurationNs))
+	case o.DurationNs == 0 && o.MaxRequests == 0 && o.MaxTrees == 0:
+		return fmt.Errorf("nothing ends the run: set a duration, a number of requests or a number of trees")
+	case !(o.FailedThreshold >= 0 && o.FailedThreshold <= 1):
+		return fmt.Errorf("failed-request threshold is %v: need a share from 0 to 1", o.FailedThreshold)
+	case o.NoSalt && !o.AllowWrap && o.Lanes > playable:
+		return fmt.Errorf("concurrency %d exceeds the %d traces of %s while salts are off: lanes on the same trace would send the same bytes; use at most %d lanes, turn salts on or allow wrapping", o.Lanes, playable, c.Name, playable)
+	}
+	return nil
+}

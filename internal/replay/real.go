@@ -1,0 +1,115 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weirbench/weir/internal/record"
+)
+
+// A Clock tells the nanoseconds since a run's epoch. It never goes back. Client, scheduler
+// and records of one run share one.
+type Clock interface{ Now() int64 }
+
+// MonoClock is a Clock on the machine's monotonic clock.
+type MonoClock struct{ epoch time.Time }
+
+// NewClock starts a clock: its epoch is now.
+func NewClock() MonoClock { return MonoClock{time.Now()} }
+
+// Now is the time since the epoch in nanoseconds.
+func (c MonoClock) Now() int64 { return int64(time.Since(c.epoch)) }
+
+// Epoch is the wall-clock time of the epoch, read once when the clock was started.
+func (c MonoClock) Epoch() time.Time { return c.epoch }
+
+// RunReal plays a scheduler against a target under the real clock until it is done. One
+// goroutine, the caller's, owns the machine; outcomes may come from any. Every request that
+// was sent reaches sink exactly once, from the caller's goroutine.
+//
+// A request that goes out late says so: its Intended stays when the schedule wanted it, its
+// Queued is when it was handed over. When ctx ends the scheduler is cancelled, what is in
+// flight has the scheduler's drain time to end, and RunReal returns the cause.
+func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink func(*record.Request)) error {
+	w, err := newWaker()
+	if err != nil {
+		return fmt.Errorf("timer of the replay driver: %w", err)
+	}
+	defer w.close()
+	in := &inbox{wake: w.wake}
+	target.Start(in.put)
+	stop := context.AfterFunc(ctx, w.wake)
+	defer stop()
+	cancelled := false
+	for {
+		for _, r := range in.take() {
+			at := clock.Now()
+			if r.Times.End >= 0 {
+				at = min(at, r.Times.End)
+			}
+			s.Outcome(at, r)
+			sink(r)
+		}
+		if ctx.Err() != nil && !cancelled {
+			cancelled = true
+			s.Cancel(clock.Now())
+		}
+		s.Due(clock.Now(), target.Send)
+		if s.Cut() {
+			target.Cancel()
+		}
+		for _, q := range s.Lost() {
+			sink(lostRecord(&q, clock.Now()))
+		}
+		if s.Done() {
+			if cancelled {
+				return context.Cause(ctx)
+			}
+			return nil
+		}
+		at, ok := s.Wake()
+		if ok {
+			if wait := at - clock.Now(); wait > 0 {
+				w.wait(wait)
+			}
+			continue
+		}
+		if s.Counts().InFlight == 0 && !in.waiting() {
+			return fmt.Errorf("the replay stands still: nothing is in flight and no turn has a time to come (%d blocked)", s.Counts().Blocked)
+		}
+		w.wait(-1)
+	}
+}
+
+// inbox takes outcomes from any goroutine.
+type inbox struct {
+	mu   sync.Mutex
+	list []*record.Request
+	wake func()
+}
+
+func (b *inbox) put(r *record.Request) {
+	b.mu.Lock()
+	b.list = append(b.list, r)
+	first := len(b.list) == 1
+	b.mu.Unlock()
+	if first {
+		b.wake()
+	}
+}
+
+func (b *inbox) take() []*record.Request {
+	b.mu.Lock()
+	l := b.list
+	b.list = nil
+	b.mu.Unlock()
+	return l
+}
+
+func (b *inbox) waiting() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.list) > 0
+}
