@@ -1,0 +1,258 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+)
+
+// doneGrace is how long the end of a body is waited for after the stream said [DONE].
+const doneGrace = int64(2 * time.Second)
+
+// An exchange is one request on its way: at most two attempts, one outcome.
+//
+// The goroutine that sends and the one that reads share it in a fixed order: everything is
+// set before the first byte is written, after that only the reader touches it, except for
+// the atomics.
+type exchange struct {
+	t    *Target
+	q    replay.Request
+	rec  *record.Request
+	host *host
+
+	http     http1
+	ans      answer
+	inflate  *inflater
+	begun    bool  // a byte of the answer came
+	over     bool  // the outcome stands
+	reusable bool  // the connection can be used again
+	doneAt   int64 // when the stream said [DONE], Never before
+	lastAt   int64 // instant of the last read
+
+	ctx       context.Context
+	stop      context.CancelFunc
+	cancelled atomic.Bool
+	cut       atomic.Pointer[func()] // ends the waiting of the reader
+	written   atomic.Bool            // the whole request is with the kernel
+	bodyFault atomic.Pointer[error]  // the body could not be made
+
+	// For the watch over an HTTP/2 stream.
+	headersAt, tokenAt, complete atomic.Int64
+	expired                      atomic.Bool
+}
+
+func newExchange(t *Target, q replay.Request) *exchange {
+	x := &exchange{t: t, q: q, host: t.choose(&q), doneAt: record.Never, lastAt: record.Never}
+	x.rec = replay.NewRecord(&q)
+	x.rec.URL, x.rec.Model = x.host.base, t.cfg.Model
+	x.ctx, x.stop = context.WithCancel(context.Background())
+	return x
+}
+
+// cancel ends the exchange from outside.
+func (x *exchange) cancel() {
+	x.cancelled.Store(true)
+	x.stop()
+	if cut := x.cut.Load(); cut != nil {
+		(*cut)()
+	}
+}
+
+// begin prepares an attempt.
+func (x *exchange) begin() {
+	x.http.reset()
+	x.closeInflater()
+	x.ans = answer{rec: x.rec, endpoint: x.t.cfg.Endpoint, limits: x.t.limits, overflow: x.t.overflow,
+		chunks: x.t.cfg.Chunks, keep: x.t.cfg.Text != nil && x.q.Seq%max(x.t.cfg.TextEvery, 1) == 0}
+	x.written.Store(false)
+	x.begun = false
+}
+
+// take gives the exchange bytes of the connection that came at an instant. Once it has
+// returned true the outcome stands.
+func (x *exchange) take(p []byte, at int64) bool {
+	x.begun = true
+	at = x.stamp(at)
+	n, err := x.http.feed(p, x)
+	switch {
+	case err != nil:
+		var wire wireError
+		if errors.As(err, &wire) {
+			x.ans.fail(record.FailMalformed, "%v", err)
+		}
+		x.finish(at, nil, false)
+	case x.http.state == http1Done:
+		x.reusable = n == len(p) && !x.http.head.close && x.written.Load()
+		x.finish(at, nil, true)
+	case x.ans.excerptFull():
+		x.finish(at, nil, true)
+	case x.ans.done && x.doneAt == record.Never:
+		x.doneAt = at
+	}
+	return x.over
+}
+
+// stamp notes the instant of a read. Instants never go back.
+func (x *exchange) stamp(at int64) int64 {
+	at = max(at, x.lastAt, x.rec.Times.Sent)
+	x.lastAt, x.ans.at = at, at
+	return at
+}
+
+// headers and body make the exchange the sink of its HTTP decoder.
+func (x *exchange) headers(h *head) error {
+	switch h.encoding {
+	case "":
+	case "gzip", "x-gzip":
+		x.inflate = newInflater(&x.ans)
+	default:
+		return wireErrorf("Content-Encoding %q was not asked for", clip(h.encoding, 40))
+	}
+	return x.ans.headers(h)
+}
+
+func (x *exchange) body(p []byte) error {
+	if x.inflate != nil {
+		return x.inflate.feed(p)
+	}
+	return x.ans.body(p)
+}
+
+// lost tells the exchange that its connection ended. again is true when the request may be
+// sent once more: the connection had been idle before, the server closed it, and not a byte
+// of the request was acknowledged.
+func (x *exchange) lost(err error, at int64, reused bool, acked func() bool) (again bool) {
+	if x.cancelled.Load() {
+		x.expire(at)
+		return false
+	}
+	if !x.begun && reused && !x.rec.Resent && x.bodyFault.Load() == nil && !acked() {
+		x.rec.Resent = true
+		return true
+	}
+	at = x.stamp(at)
+	x.clientFault()
+	if !x.begun {
+		x.ans.fail(record.FailResetBefore, "the connection ended before a byte of the answer: %s", reason(err))
+		x.finish(at, err, false)
+		return false
+	}
+	if errors.Is(err, io.EOF) {
+		err = x.http.eof()
+	} else {
+		err = fmt.Errorf("the connection ended in the middle of the answer: %s", reason(err))
+	}
+	x.finish(at, err, false)
+	return false
+}
+
+// clientFault turns a body that could not be made into the outcome.
+func (x *exchange) clientFault() {
+	if fault := x.bodyFault.Load(); fault != nil {
+		x.ans.fail(record.FailClient, "%v", *fault)
+	}
+}
+
+// reason is the text of a connection's end.
+func reason(err error) string {
+	if err == nil || errors.Is(err, io.EOF) {
+		return "closed by the server"
+	}
+	return err.Error()
+}
+
+// deadline is the instant at which the exchange ends unless something happens before.
+func (x *exchange) deadline() int64 {
+	w := &x.t.cfg.Timeouts
+	if x.doneAt != record.Never {
+		return x.doneAt + doneGrace
+	}
+	d := x.rec.Times.Sent + int64(w.Total)
+	switch {
+	case x.rec.Times.Headers == record.Never:
+		d = min(d, x.rec.Times.Sent+int64(w.Headers))
+	case x.rec.Times.FirstToken == record.Never:
+		d = min(d, x.rec.Times.Sent+int64(w.First))
+	default:
+		d = min(d, x.rec.Times.LastToken+int64(w.Stream))
+	}
+	return d
+}
+
+// expire ends the exchange because it was cancelled or its deadline passed.
+func (x *exchange) expire(at int64) {
+	at = x.stamp(at)
+	t := &x.rec.Times
+	w := &x.t.cfg.Timeouts
+	x.clientFault()
+	switch {
+	case x.ans.failure != nil:
+	case x.cancelled.Load():
+		x.ans.fail(record.FailCancelled, "cancelled after %s with %d content frames", since(t.Sent, at), x.ans.frames)
+	case x.doneAt != record.Never:
+		at = x.doneAt // complete; only the server did not end the body
+	case t.Headers == record.Never:
+		x.ans.fail(record.FailTimeoutHeaders, "no response head within %s of sending (limits: head %v, total %v)", since(t.Sent, at), w.Headers, w.Total)
+	case t.FirstToken == record.Never:
+		x.ans.fail(record.FailTimeoutFirst, "no token within %s of sending (limits: first token %v, total %v)", since(t.Sent, at), w.First, w.Total)
+	default:
+		x.ans.fail(record.FailTimeoutStream, "no token for %s, %s after sending, with %d content frames (limits: gap %v, total %v)",
+			since(t.LastToken, at), since(t.Sent, at), x.ans.frames, w.Stream, w.Total)
+	}
+	x.finish(at, nil, false)
+}
+
+func since(from, to int64) time.Duration {
+	if from == record.Never {
+		return 0
+	}
+	return time.Duration(to - from).Round(time.Millisecond)
+}
+
+// finish makes the outcome.
+func (x *exchange) finish(at int64, cut error, declared bool) {
+	if x.over {
+		return
+	}
+	x.over = true
+	if cut == nil && x.inflate != nil && x.ans.failure == nil {
+		if err := x.inflate.finish(); err != nil && !x.ans.done {
+			cut = err
+		}
+	}
+	x.closeInflater()
+	if cut == nil && declared {
+		x.ans.finish(x.http.head.status, at, nil, true)
+	} else {
+		x.ans.finish(x.http.head.status, at, cut, false)
+	}
+	if f := x.rec.Failure; f != nil && x.begun {
+		f.Status = x.http.head.status
+	}
+	if x.ans.keep && x.ans.failure == nil {
+		x.t.text(x)
+	}
+}
+
+func (x *exchange) closeInflater() {
+	if x.inflate != nil {
+		x.inflate.close()
+		x.inflate = nil
+	}
+}
+
+// refuse makes the outcome of a request that was never sent.
+func (x *exchange) refuse(class record.Class, format string, args ...any) {
+	if x.cancelled.Load() {
+		class, format, args = record.FailCancelled, "cancelled before it was sent", nil
+	}
+	x.rec.Times.End = x.t.clock.Now()
+	x.rec.Failure = failure(class, fmt.Sprintf(format, args...))
+	x.over = true
+}
