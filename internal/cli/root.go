@@ -39,6 +39,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})
 	root.AddCommand(
+		newCorpusCmd(app),
 		newVersionCmd(app),
 	)
 	return root

@@ -16,6 +16,7 @@ type Corpus struct {
 	Fingerprint string   // names the content: equal for equal data in any order and format
 	Traces      []*Trace // in order of file name, which is the order of replay
 	Skipped     []error  // broken traces that --skip-broken left out; its length stands in every output
+	Notes       []string // what the readers noticed and passed over, such as unknown fields, once each
 }
 
 // A Trace is one recorded agent run: a tree of streams.
@@ -24,6 +25,12 @@ type Trace struct {
 	BlockSize int64    // tokens in a block
 	Models    []string // in order of first appearance; Turn.Model indexes it
 	Streams   []Stream // Streams[0] is the root; a parent comes before its children
+	// LengthsOnly is true when the source recorded lengths but no block identities. Such a
+	// trace can load a server; it can't answer a question about caches.
+	LengthsOnly bool
+	// DroppedTurns are the requests of recorded sub-agents that no turn of the root precedes;
+	// they belong to no stream and are not sent.
+	DroppedTurns int
 }
 
 // Kind says what a stream is.
@@ -51,6 +58,10 @@ type Stream struct {
 	// Join is the turn of the parent that must wait until this stream has ended; Unbound
 	// for a background stream.
 	Join int
+	// StartNs and EndNs are the recorded interval since the trace's start. A sub-agent starts
+	// when it was called, which is no later than its first turn.
+	StartNs, EndNs int64
+	Label          string // recorded type of a sub-agent, such as "Explore"; else empty
 	// SystemTokens are the tokens of tools and system prompt at the head of every prompt.
 	SystemTokens int64
 	Turns        []Turn

@@ -1,0 +1,513 @@
+package corpus
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"slices"
+)
+
+// A recording is a trace as the Weka form records it: a flat list of requests and sub-agents,
+// before package corpus has found out which request belongs to which stream.
+type recording struct {
+	file         string
+	id           string
+	blockSize    int64
+	toolTokens   int64
+	systemTokens int64
+	models       []string
+	requests     []request // the flat list
+	agents       []agent   // recorded sub-agents
+	unknown      []string  // fields that the schema doesn't know
+}
+
+// A request is one recorded request.
+type request struct {
+	outer  int // place in the list of requests and sub-agents
+	pos    int // place in the file, for messages
+	t      int64
+	api    int64
+	hasAPI bool
+	think  int64
+	ttft   int64
+	in     int64
+	out    int64
+	model  int
+	blocks []uint32
+}
+
+func (r *request) end() int64 { return r.t + r.api }
+
+// An agent is a recorded sub-agent.
+type agent struct {
+	outer        int
+	pos          int
+	t            int64
+	id           string
+	label        string
+	duration     int64 // Unbound when it was not recorded
+	toolTokens   int64
+	systemTokens int64
+	requests     []request
+}
+
+// errWide says that a trace has block ids over 32 bits and must be read with a table.
+var errWide = errors.New("wide block ids")
+
+// wekaReader reads one trace of the Weka form. Schema: the traces of kv-cache-tester, as
+// AIPerf's weka_trace_models.py validates it (2026-06); see docs/corpus.md.
+type wekaReader struct {
+	s       *scanner
+	rec     *recording
+	wide    map[uint64]uint32 // block ids by their number in order of first use; nil when ids fit
+	isWide  bool
+	scratch []uint32
+}
+
+// readWeka reads one trace from s, which stands at its opening brace.
+func readWeka(s *scanner) (*recording, error) {
+	start := *s
+	w := &wekaReader{s: s}
+	rec, err := w.trace()
+	if !errors.Is(err, errWide) {
+		return rec, err
+	}
+	*s = start
+	s.path = nil
+	w = &wekaReader{s: s, wide: map[uint64]uint32{}}
+	return w.trace()
+}
+
+// once refuses a key that comes twice in one object.
+type once struct{ seen uint64 }
+
+func (o *once) check(s *scanner, bit uint) {
+	if o.seen&(1<<bit) != 0 {
+		s.fail("the field comes twice")
+	}
+	o.seen |= 1 << bit
+}
+
+func (o *once) has(bit uint) bool { return o.seen&(1<<bit) != 0 }
+
+func (w *wekaReader) trace() (*recording, error) {
+	s := w.s
+	w.rec = &recording{file: s.file}
+	rec := w.rec
+	var o once
+	at := s.pos
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "id":
+			o.check(s, 0)
+			rec.id = string(s.str())
+			if s.err == nil && rec.id == "" {
+				s.fail("is empty")
+			}
+		case "models":
+			o.check(s, 1)
+			s.array(func(int) { w.model() })
+		case "block_size":
+			o.check(s, 2)
+			rec.blockSize = s.count(1 << 20)
+			if s.err == nil && rec.blockSize == 0 {
+				s.fail("is 0: a block has at least one token")
+			}
+		case "hash_id_scope":
+			o.check(s, 3)
+			if scope := s.str(); s.err == nil && string(scope) != "local" {
+				s.fail("is %q: only \"local\" is known, where ids mean something within one trace", scope)
+			}
+		case "tool_tokens":
+			o.check(s, 4)
+			rec.toolTokens = s.optCount()
+		case "system_tokens":
+			o.check(s, 5)
+			rec.systemTokens = s.optCount()
+		case "requests":
+			o.check(s, 6)
+			s.array(w.entry)
+		case "totals":
+			s.skip()
+		default:
+			w.unknown("", key)
+		}
+	})
+	if w.isWide {
+		return nil, errWide
+	}
+	if s.err == nil {
+		switch {
+		case !o.has(0):
+			s.failAt(at, "the trace has no field \"id\"")
+		case !o.has(6):
+			s.failAt(at, "the trace has no field \"requests\"")
+		case len(rec.requests)+len(rec.agents) == 0:
+			s.failAt(at, "the trace has no requests")
+		}
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	if rec.blockSize == 0 {
+		rec.blockSize = 64
+	}
+	return rec, nil
+}
+
+// optCount reads a count or null, which counts as 0.
+func (s *scanner) optCount() int64 {
+	if s.null() {
+		return 0
+	}
+	return s.count(maxTokens)
+}
+
+func (w *wekaReader) unknown(where string, key []byte) {
+	if name := where + string(key); !slices.Contains(w.rec.unknown, name) && len(w.rec.unknown) < 64 {
+		w.rec.unknown = append(w.rec.unknown, name)
+	}
+	w.s.skip()
+}
+
+func (w *wekaReader) model() int {
+	name := w.s.str()
+	for i, m := range w.rec.models {
+		if m == string(name) {
+			return i
+		}
+	}
+	w.rec.models = append(w.rec.models, string(name))
+	return len(w.rec.models) - 1
+}
+
+// entry reads one element of the list: a request or a sub-agent.
+func (w *wekaReader) entry(i int) {
+	if w.entryType() == "subagent" {
+		w.agent(i)
+		return
+	}
+	r := request{outer: i, pos: w.s.pos}
+	w.request(&r, nil)
+	if w.s.err != nil {
+		return
+	}
+	w.rec.requests = append(w.rec.requests, r)
+}
+
+// entryType looks ahead for the member "type" without moving on.
+func (w *wekaReader) entryType() string {
+	ahead := *w.s
+	ahead.path = nil
+	typ := ""
+	ahead.object(func(key []byte) {
+		if string(key) == "type" {
+			typ = string(ahead.str())
+			ahead.err = &FormatError{}
+			return
+		}
+		ahead.skip()
+	})
+	return typ
+}
+
+func (w *wekaReader) agent(i int) {
+	s := w.s
+	a := agent{outer: i, pos: s.pos, duration: Unbound}
+	var o once
+	at := s.pos
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "t":
+			o.check(s, 0)
+			a.t = w.time()
+		case "type":
+			o.check(s, 1)
+			s.str()
+		case "agent_id":
+			o.check(s, 2)
+			a.id = string(s.str())
+			if s.err == nil && a.id == "" {
+				s.fail("is empty")
+			}
+		case "subagent_type":
+			o.check(s, 3)
+			if !s.null() {
+				a.label = string(s.str())
+			}
+		case "duration_ms":
+			o.check(s, 4)
+			if !s.null() {
+				a.duration = w.duration(1_000_000)
+			}
+		case "tool_tokens":
+			o.check(s, 5)
+			a.toolTokens = s.optCount()
+		case "system_tokens":
+			o.check(s, 6)
+			a.systemTokens = s.optCount()
+		case "requests":
+			o.check(s, 7)
+			s.array(func(j int) {
+				r := request{outer: j, pos: s.pos}
+				w.request(&r, &a)
+				a.requests = append(a.requests, r)
+			})
+		case "models", "status", "total_tokens", "tool_use_count":
+			s.skip()
+		default:
+			w.unknown("requests[].", key)
+		}
+	})
+	switch {
+	case s.err != nil:
+		return
+	case !o.has(0):
+		s.failAt(at, "the sub-agent has no field \"t\"")
+	case !o.has(2):
+		s.failAt(at, "the sub-agent has no field \"agent_id\"")
+	case !o.has(7):
+		s.failAt(at, "the sub-agent has no field \"requests\"")
+	}
+	// Times of older recordings count from the sub-agent's start: one time before it shows
+	// that all do.
+	for j := range a.requests {
+		if a.requests[j].t+epsilonNs < a.t {
+			for k := range a.requests {
+				a.requests[k].t += a.t
+			}
+			break
+		}
+	}
+	w.rec.agents = append(w.rec.agents, a)
+}
+
+// time reads a time in seconds since the start.
+func (w *wekaReader) time() int64 {
+	at := w.s.pos
+	ns := w.s.scaled(1_000_000_000)
+	if w.s.err == nil && ns < 0 {
+		w.s.failAt(at, "%d ns is negative", ns)
+	}
+	return ns
+}
+
+// duration reads a span of time in units of ns; null is 0.
+func (w *wekaReader) duration(unit int64) int64 {
+	if w.s.null() {
+		return 0
+	}
+	at := w.s.pos
+	ns := w.s.scaled(unit)
+	if w.s.err == nil && ns < 0 {
+		w.s.failAt(at, "%d ns is negative", ns)
+	}
+	return ns
+}
+
+func (w *wekaReader) request(r *request, in *agent) {
+	s := w.s
+	var o once
+	at := s.pos
+	const second = 1_000_000_000
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "t":
+			o.check(s, 0)
+			r.t = w.time()
+		case "type":
+			o.check(s, 1)
+			if typ := s.str(); s.err == nil && string(typ) != "n" && string(typ) != "s" {
+				if in != nil && string(typ) == "subagent" {
+					s.fail("is \"subagent\" inside a sub-agent: the form has one level")
+					return
+				}
+				s.fail("is %q: want \"n\", \"s\" or \"subagent\"", typ)
+			}
+		case "model":
+			o.check(s, 2)
+			r.model = w.model()
+		case "in":
+			o.check(s, 3)
+			r.in = s.count(maxTokens)
+			if s.err == nil && r.in == 0 {
+				s.fail("is 0: a request has at least one prompt token")
+			}
+		case "out":
+			o.check(s, 4)
+			r.out = s.count(maxTokens)
+		case "hash_ids":
+			o.check(s, 5)
+			r.blocks = w.blocks()
+		case "api_time":
+			o.check(s, 6)
+			if !s.null() {
+				r.api, r.hasAPI = w.duration(second), true
+			}
+		case "think_time":
+			o.check(s, 7)
+			r.think = w.duration(second)
+		case "ttft":
+			o.check(s, 8)
+			r.ttft = w.duration(second)
+		case "input_types", "output_types", "stop":
+			s.skip()
+		default:
+			w.unknown("requests[].", key)
+		}
+	})
+	if s.err != nil {
+		return
+	}
+	for bit, name := range []string{"t", "type", "model", "in", "out", "hash_ids"} {
+		if !o.has(uint(bit)) {
+			s.failAt(at, "the request has no field %q", name)
+			return
+		}
+	}
+	if most := (r.in + w.blockSizeOr64() - 1) / w.blockSizeOr64(); int64(len(r.blocks)) > most {
+		// Blocks beyond the prompt are ignored, as AIPerf does.
+		r.blocks = r.blocks[:most:most]
+	}
+}
+
+func (w *wekaReader) blockSizeOr64() int64 {
+	if w.rec.blockSize == 0 {
+		return 64
+	}
+	return w.rec.blockSize
+}
+
+// blocks reads an array of block ids. It is the hot loop of loading: nine bytes in ten of a
+// trace are block ids.
+func (w *wekaReader) blocks() []uint32 {
+	s := w.s
+	if !s.expect('[', "an array") {
+		return nil
+	}
+	ids := w.scratch[:0]
+	if s.peek() == ']' {
+		s.pos++
+		return nil
+	}
+	buf := s.buf
+	for {
+		i := s.pos
+		for i < len(buf) && (buf[i] == ' ' || buf[i] == '\n' || buf[i] == '\r' || buf[i] == '\t') {
+			i++
+		}
+		start := i
+		var v uint64
+		for i < len(buf) && buf[i]-'0' < 10 {
+			v = v*10 + uint64(buf[i]-'0')
+			i++
+		}
+		n := i - start
+		if n == 0 || n > 9 || buf[start] == '0' && n > 1 || i >= len(buf) || buf[i] != ',' && buf[i] != ']' {
+			s.pos = start
+			v = w.blockID(len(ids))
+			if s.err != nil {
+				return nil
+			}
+			s.peek()
+			i = s.pos
+			if i >= len(buf) || buf[i] != ',' && buf[i] != ']' {
+				s.fail("want ',' or ']', found %s", s.found())
+				return nil
+			}
+		}
+		if w.wide != nil {
+			id, ok := w.wide[v]
+			if !ok {
+				id = uint32(len(w.wide))
+				w.wide[v] = id
+			}
+			v = uint64(id)
+		} else if v > math.MaxUint32 {
+			w.isWide = true
+			v = 0
+		}
+		ids = append(ids, uint32(v))
+		s.pos = i + 1
+		if buf[i] == ']' {
+			break
+		}
+	}
+	w.scratch = ids
+	return slices.Clone(ids)
+}
+
+// blockID reads the i-th id with all checks.
+func (w *wekaReader) blockID(i int) uint64 {
+	s := w.s
+	s.path = append(s.path, step{idx: i})
+	defer func() {
+		if s.err == nil {
+			s.pop()
+		}
+	}()
+	at := s.pos
+	text := s.number()
+	if s.err != nil {
+		return 0
+	}
+	var v uint64
+	for _, c := range text {
+		switch {
+		case c == '-':
+			s.failAt(at, "%s is negative", text)
+			return 0
+		case c < '0' || c > '9':
+			s.failAt(at, "want a whole number, found %s", text)
+			return 0
+		case v > (math.MaxUint64-9)/10:
+			s.failAt(at, "%s is over 64 bits", text)
+			return 0
+		}
+		v = v*10 + uint64(c-'0')
+	}
+	return v
+}
+
+// check refuses what a reader can't see in one request: an order that goes back in time and
+// names that come twice. s is the scanner that read the recording.
+func (rec *recording) check(s *scanner) error {
+	var last *request
+	order := func(path []step, pos int, t, lastT int64, lastOuter int) {
+		if t < lastT {
+			s.path = path
+			s.failAt(pos, "%s s is before entry %d of the list at %s s: times must not decrease; sort the list by t",
+				seconds(t), lastOuter, seconds(lastT))
+		}
+	}
+	list := make([]*request, 0, len(rec.requests)+len(rec.agents))
+	for i := range rec.requests {
+		list = append(list, &rec.requests[i])
+	}
+	names := map[string]int{}
+	for i := range rec.agents {
+		a := &rec.agents[i]
+		list = append(list, &request{outer: a.outer, t: a.t, pos: a.pos})
+		if other, ok := names[a.id]; ok {
+			s.path = []step{{key: "requests"}, {idx: a.outer}, {key: "agent_id"}}
+			s.failAt(a.pos, "%q is also the id of requests[%d]: each sub-agent of a trace needs its own", a.id, other)
+		}
+		names[a.id] = a.outer
+		for j := 1; j < len(a.requests); j++ {
+			r := &a.requests[j]
+			order([]step{{key: "requests"}, {idx: a.outer}, {key: "requests"}, {idx: j}, {key: "t"}},
+				r.pos, r.t, a.requests[j-1].t, j-1)
+		}
+	}
+	slices.SortFunc(list, func(a, b *request) int { return cmp.Compare(a.outer, b.outer) })
+	for _, r := range list {
+		if last != nil {
+			order([]step{{key: "requests"}, {idx: r.outer}, {key: "t"}}, r.pos, r.t, last.t, last.outer)
+		}
+		last = r
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return nil
+}
