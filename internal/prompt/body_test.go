@@ -121,42 +121,42 @@ func TestFormats(t *testing.T) {
 	b, tr := mustBuilder(t, Options{Models: []string{"m"}, IgnoreEOS: true, Extra: []byte(`{"sampling_params":{"temperature":0}}`)}), worked()
 	q := Request{Trace: tr, Turn: 1, MaxOut: 30}
 
-	y, err := b.Messages(q)
+	y, err := b.Body(EndpointMessages, q)
 	c := decode(t, text(t, y, err))
 	if n := len(strings.Fields(c.System)); n != 192 || len(c.Messages) != 3 || c.Messages[0].Role != "user" || c.MaxTokens != 30 {
 		t.Errorf("messages: system %d words, %d messages, max_tokens %d", n, len(c.Messages), c.MaxTokens)
 	}
-	y, err = b.Responses(q)
+	y, err = b.Body(EndpointResponses, q)
 	c = decode(t, text(t, y, err))
 	if len(c.Input) != 4 || c.Input[0].Role != "system" || c.MaxOutputTokens != 30 || c.StreamOptions != nil {
 		t.Errorf("responses: %d messages, max_output_tokens %d", len(c.Input), c.MaxOutputTokens)
 	}
-	y, err = b.Completions(q)
+	y, err = b.Body(EndpointCompletions, q)
 	c = decode(t, text(t, y, err))
 	var s string
 	if err := json.Unmarshal(c.Prompt, &s); err != nil || len(strings.Fields(s)) != 520 || c.MaxTokens != 30 {
 		t.Errorf("completions: %d words, %v", len(strings.Fields(s)), err)
 	}
-	y, err = b.CompletionsIDs(q)
+	y, err = b.Body(EndpointCompletionsIDs, q)
 	c = decode(t, text(t, y, err))
 	var ids []int32
 	if err := json.Unmarshal(c.Prompt, &ids); err != nil || len(ids) != 520 || ids[0] < 1000 {
 		t.Errorf("completions of ids: %d, %v", len(ids), err)
 	}
-	y, err = b.GenerateIDs(q)
+	y, err = b.Body(EndpointGenerateIDs, q)
 	c = decode(t, text(t, y, err))
 	if len(c.InputIDs) != 520 || c.SamplingParams["max_new_tokens"] != 30.0 || c.SamplingParams["ignore_eos"] != true || c.SamplingParams["temperature"] != 0.0 {
 		t.Errorf("generate: %d ids, %v", len(c.InputIDs), c.SamplingParams)
 	}
 
 	noSystem := &corpus.Trace{ID: "n", BlockSize: 4, Streams: []corpus.Stream{{ID: "n", Turns: []corpus.Turn{{In: 6, Blocks: []uint32{1}}}}}}
-	y, err = b.Messages(Request{Trace: noSystem})
+	y, err = b.Body(EndpointMessages, Request{Trace: noSystem})
 	c = decode(t, text(t, y, err))
 	if c.System != "" || len(c.Messages) != 1 || c.MaxTokens != 1024 {
 		t.Errorf("messages without a system prompt: %+v", c)
 	}
-	for _, empty := range []func(Request) (*Body, error){b.Chat, b.Messages, b.Responses, b.Completions, b.CompletionsIDs, b.GenerateIDs} {
-		y, err = empty(Request{Trace: &corpus.Trace{ID: "e", BlockSize: 4, Streams: []corpus.Stream{{ID: "e", Turns: []corpus.Turn{{}}}}}})
+	for _, empty := range []Endpoint{EndpointChat, EndpointCompletions, EndpointCompletionsIDs, EndpointGenerateIDs, EndpointMessages, EndpointResponses} {
+		y, err = b.Body(empty, Request{Trace: &corpus.Trace{ID: "e", BlockSize: 4, Streams: []corpus.Stream{{ID: "e", Turns: []corpus.Turn{{}}}}}})
 		decode(t, text(t, y, err))
 	}
 }
@@ -171,8 +171,8 @@ func TestReadsOfAnySize(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := Request{Trace: tr, Turn: rapid.IntRange(0, len(tr.Streams[0].Turns)-1).Draw(t, "turn"), Salt: "[rid:123]\"\n"}
-		write := rapid.SampledFrom([]func(Request) (*Body, error){b.Chat, b.Messages, b.Completions, b.CompletionsIDs}).Draw(t, "format")
-		y, err := write(q)
+		write := Endpoint(rapid.IntRange(0, len(endpoints)-1).Draw(t, "endpoint"))
+		y, err := b.Body(write, q)
 		want := text(t, y, err)
 		if !json.Valid(want) {
 			t.Fatalf("not JSON: %s", want)
@@ -199,7 +199,7 @@ func TestReadsOfAnySize(t *testing.T) {
 
 // words returns the words of a prompt without roles.
 func wordsOf(tb interface{ Fatalf(string, ...any) }, b *Builder, q Request) []string {
-	y, err := b.Completions(q)
+	y, err := b.Body(EndpointCompletions, q)
 	c := decode(tb, text(tb, y, err))
 	var s string
 	if err := json.Unmarshal(c.Prompt, &s); err != nil {

@@ -3,6 +3,7 @@ package prompt
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // anthropicMaxTokens is asked for where the format requires a number and none is given, as
@@ -21,10 +22,117 @@ var (
 	plainShape = &shape{}
 )
 
+// Endpoint is a format of requests, by the path that takes it.
+type Endpoint uint8
+
+const (
+	EndpointChat           Endpoint = iota // /v1/chat/completions
+	EndpointCompletions                    // /v1/completions, the prompt as text
+	EndpointCompletionsIDs                 // /v1/completions, the prompt as token ids
+	EndpointGenerateIDs                    // SGLang /generate, the prompt as token ids
+	EndpointMessages                       // Anthropic /v1/messages
+	EndpointResponses                      // /v1/responses
+)
+
+var endpoints = [...]struct{ name, path string }{
+	{"chat", "/v1/chat/completions"},
+	{"completions", "/v1/completions"},
+	{"completions-ids", "/v1/completions"},
+	{"generate-ids", "/generate"},
+	{"messages", "/v1/messages"},
+	{"responses", "/v1/responses"},
+}
+
+func (e Endpoint) String() string { return endpoints[e].name }
+
+// Path is the path of the endpoint below a server's base address.
+func (e Endpoint) Path() string { return endpoints[e].path }
+
+// Roles reports whether the endpoint takes messages with roles, to which the server applies
+// its chat template.
+func (e Endpoint) Roles() bool { return e.variant() == asChat }
+
+func (e Endpoint) variant() variant {
+	switch e {
+	case EndpointCompletions:
+		return asText
+	case EndpointCompletionsIDs, EndpointGenerateIDs:
+		return asIDs
+	}
+	return asChat
+}
+
+// ParseEndpoint finds an endpoint by its name: chat, completions, completions-ids,
+// generate-ids, messages or responses.
+func ParseEndpoint(name string) (Endpoint, error) {
+	var names []string
+	for i, e := range endpoints {
+		if e.name == name {
+			return Endpoint(i), nil
+		}
+		names = append(names, e.name)
+	}
+	return 0, fmt.Errorf("endpoint %q: use one of %s", name, strings.Join(names, ", "))
+}
+
+// Body is the body of a request in the format of an endpoint. Its Size is its Content-Length.
+func (b *Builder) Body(e Endpoint, q Request) (*Body, error) {
+	y, err := b.body(&q, e.variant())
+	if err != nil {
+		return nil, err
+	}
+	return b.wrap(e, y, &q)
+}
+
+// Chat is the body of a request to /v1/chat/completions. Its Size is its Content-Length.
+func (b *Builder) Chat(q Request) (*Body, error) { return b.Body(EndpointChat, q) }
+
+// wrap puts the prompt of y into the format of an endpoint.
+func (b *Builder) wrap(e Endpoint, y *Body, q *Request) (*Body, error) {
+	var f fields
+	var err error
+	switch e {
+	case EndpointChat:
+		name := "max_completion_tokens"
+		if b.o.LegacyMaxTokens {
+			name = "max_tokens"
+		}
+		f, err = b.members(q, name, true)
+		return y.finish(f, err, chatShape, `"messages":[`, "]}")
+	case EndpointResponses:
+		f, err = b.members(q, "max_output_tokens", false)
+		return y.finish(f, err, chatShape, `"input":[`, "]}")
+	case EndpointMessages:
+		r := *q
+		if r.MaxOut <= 0 {
+			r.MaxOut = anthropicMaxTokens
+		}
+		f, err = b.members(&r, "max_tokens", false)
+		open := ""
+		if y.segs[0].role != System {
+			open = `"messages":[`
+		}
+		return y.finish(f, err, anthropicShape, open, "]}")
+	case EndpointCompletions:
+		f, err = b.members(q, "max_tokens", true)
+		return y.finish(f, err, plainShape, `"prompt":"`, `"}`)
+	case EndpointCompletionsIDs:
+		f, err = b.members(q, "max_tokens", true)
+		return y.finish(f, err, plainShape, `"prompt":[`, `]}`)
+	case EndpointGenerateIDs:
+		f, err = b.generateMembers(q)
+		return y.finish(f, err, plainShape, `"input_ids":[`, `]}`)
+	}
+	return nil, fmt.Errorf("endpoint %d is not known", e)
+}
+
 // model is the name to ask for.
 func (b *Builder) model(q *Request) string {
 	if len(b.o.Models) == 0 {
 		return ""
+	}
+	if q.Trace == nil { // a probe
+		return b.o.Models[0]
 	}
 	m := q.Trace.Streams[q.Stream].Turns[q.Turn].Model % len(b.o.Models)
 	return b.o.Models[max(0, m)]
@@ -61,99 +169,20 @@ func (b *Builder) addExtra(f fields, q *Request) (fields, error) {
 }
 
 // finish closes a body: the members, then the prompt between open and close.
-func (y *Body) finish(f fields, s *shape, open, close string) *Body {
+func (y *Body) finish(f fields, err error, s *shape, open, close string) (*Body, error) {
+	if err != nil {
+		return nil, err
+	}
 	y.shape = s
 	y.head = append(f.append([]byte{'{'}), open...)
 	y.foot = []byte(close)
 	y.measure()
-	return y
+	return y, nil
 }
 
-// Chat is the body of a request to /v1/chat/completions. Its Size is its Content-Length.
-func (b *Builder) Chat(q Request) (*Body, error) {
-	y, err := b.body(&q, asChat)
-	if err != nil {
-		return nil, err
-	}
-	name := "max_completion_tokens"
-	if b.o.LegacyMaxTokens {
-		name = "max_tokens"
-	}
-	f, err := b.members(&q, name, true)
-	if err != nil {
-		return nil, err
-	}
-	return y.finish(f, chatShape, `"messages":[`, "]}"), nil
-}
-
-// Responses is the body of a request to /v1/responses, with the whole conversation as input.
-func (b *Builder) Responses(q Request) (*Body, error) {
-	y, err := b.body(&q, asChat)
-	if err != nil {
-		return nil, err
-	}
-	f, err := b.members(&q, "max_output_tokens", false)
-	if err != nil {
-		return nil, err
-	}
-	return y.finish(f, chatShape, `"input":[`, "]}"), nil
-}
-
-// Messages is the body of a request to Anthropic's /v1/messages.
-func (b *Builder) Messages(q Request) (*Body, error) {
-	y, err := b.body(&q, asChat)
-	if err != nil {
-		return nil, err
-	}
-	if q.MaxOut <= 0 {
-		q.MaxOut = anthropicMaxTokens
-	}
-	f, err := b.members(&q, "max_tokens", false)
-	if err != nil {
-		return nil, err
-	}
-	open := ""
-	if y.segs[0].role != System {
-		open = `"messages":[`
-	}
-	return y.finish(f, anthropicShape, open, "]}"), nil
-}
-
-// Completions is the body of a request to /v1/completions with the prompt as one text, without
-// roles or template.
-func (b *Builder) Completions(q Request) (*Body, error) {
-	y, err := b.body(&q, asText)
-	if err != nil {
-		return nil, err
-	}
-	f, err := b.members(&q, "max_tokens", true)
-	if err != nil {
-		return nil, err
-	}
-	return y.finish(f, plainShape, `"prompt":"`, `"}`), nil
-}
-
-// CompletionsIDs is the body of a request to /v1/completions with the prompt as token ids:
-// exactly the recorded number of them.
-func (b *Builder) CompletionsIDs(q Request) (*Body, error) {
-	y, err := b.body(&q, asIDs)
-	if err != nil {
-		return nil, err
-	}
-	f, err := b.members(&q, "max_tokens", true)
-	if err != nil {
-		return nil, err
-	}
-	return y.finish(f, plainShape, `"prompt":[`, `]}`), nil
-}
-
-// GenerateIDs is the body of a request to SGLang's /generate with the prompt as token ids.
-// Members of the extra object sampling_params join those that Weir sets.
-func (b *Builder) GenerateIDs(q Request) (*Body, error) {
-	y, err := b.body(&q, asIDs)
-	if err != nil {
-		return nil, err
-	}
+// generateMembers are the members of SGLang's /generate. Those of the extra object
+// sampling_params join the ones that Weir sets.
+func (b *Builder) generateMembers(q *Request) (fields, error) {
 	var sampling fields
 	if q.MaxOut > 0 {
 		sampling = sampling.num("max_new_tokens", q.MaxOut)
@@ -161,7 +190,7 @@ func (b *Builder) GenerateIDs(q Request) (*Body, error) {
 	if b.o.IgnoreEOS {
 		sampling = sampling.raw("ignore_eos", "true")
 	}
-	f, err := b.addExtra(fields{}.raw("stream", strconv.FormatBool(!b.o.Whole)), &q)
+	f, err := b.addExtra(fields{}.raw("stream", strconv.FormatBool(!b.o.Whole)), q)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +207,5 @@ func (b *Builder) GenerateIDs(q Request) (*Body, error) {
 	if len(sampling) > 0 {
 		object = object[:len(object)-1]
 	}
-	f = f.set("sampling_params", append(object, '}'))
-	return y.finish(f, plainShape, `"input_ids":[`, `]}`), nil
+	return f.set("sampling_params", append(object, '}')), nil
 }

@@ -1,0 +1,326 @@
+package prompt
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+const (
+	// A list made for a tokenizer keeps the embedded words that fit it; with fewer than
+	// these it takes words from the vocabulary as well.
+	enoughWords, enoughFirst = 1024, 512
+	// mostWords bounds the list when words are taken from a vocabulary, most frequent first.
+	mostWords    = 4096
+	shortestWord = 3 // letters of a word taken from a vocabulary
+	longestWord  = 14
+)
+
+// FromTokenizer makes the word list of a model from its tokenizer.json (byte-level BPE,
+// SentencePiece BPE and Unigram) or from a rank file of tiktoken (tiktoken.model). Every word
+// is encoded by the rules of the file itself: with a leading space it is one token, and words
+// in a row do not merge. The list knows the token id of each word; see AsIDs.
+//
+// name stands in messages and in Name. A file whose rules Weir does not know to keep words
+// apart is refused by the name of the rule.
+func FromTokenizer(name string, file []byte) (*Words, error) {
+	var t *tokenizer
+	var err error
+	if trimmed := bytes.TrimSpace(file); len(trimmed) > 0 && trimmed[0] == '{' {
+		t, err = parseTokenizer(file)
+	} else {
+		t, err = parseRanks(file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	w, err := t.words(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return w, nil
+}
+
+// AsIDs is the same list for endpoints that take token ids, nil when it has no ids: the prompt
+// is then the ids that the model's tokenizer makes of the text.
+func (w *Words) AsIDs() *Words {
+	if w.ids == nil {
+		return nil
+	}
+	return w.withIDs(w.ids)
+}
+
+// A tokenizer is what decides how lower-case words apart by single spaces become tokens.
+type tokenizer struct {
+	model  encoder
+	pipe   []step   // normalizers and pre-tokenizers, in order
+	vocab  []string // tokens by id, for words of its own
+	marker string   // how a space before a word looks in vocab
+	added  []string // added tokens: they are cut out before anything else
+}
+
+// An encoder cuts one piece of text into tokens.
+type encoder interface {
+	encode(piece string) []int32
+}
+
+// encode returns the tokens of a text.
+func (t *tokenizer) encode(text string) []int32 {
+	pieces := []string{text}
+	for _, s := range t.pipe {
+		pieces = s.apply(pieces)
+	}
+	var ids []int32
+	for _, p := range pieces {
+		ids = append(ids, t.model.encode(p)...)
+	}
+	return ids
+}
+
+// words chooses the list: embedded words that are one token, and where too few are, words of
+// the vocabulary.
+func (t *tokenizer) words(name string) (*Words, error) {
+	base, nBase := Default().List()
+	ids := map[string]int32{}
+	var first, more []string
+	// The embedded words keep their places, so that a list that keeps all of them writes the
+	// same text as the embedded one.
+	take := func(s string, mayBegin bool) {
+		if _, known := ids[s]; known || t.holdsAdded(s) {
+			return
+		}
+		// Between two others and behind them, so that a start or end of text plays no part.
+		one := t.encode(" the " + s)
+		probe := t.encode(" the " + s + " the")
+		if len(one) < 2 || len(probe) != len(one)+1 || len(one) != len(t.encode(" the"))+1 || one[len(one)-1] != probe[len(one)-1] {
+			return
+		}
+		ids[s] = one[len(one)-1]
+		if mayBegin && len(t.encode(s)) == 1 && len(t.encode(" "+s)) == len(t.encode(" the")) {
+			first = append(first, s)
+		} else {
+			more = append(more, s)
+		}
+	}
+	for i, s := range base {
+		take(s, i < nBase)
+	}
+	own := len(first) < enoughFirst || len(first)+len(more) < enoughWords
+	if own {
+		for _, v := range t.vocab {
+			s, ok := strings.CutPrefix(v, t.marker)
+			if len(first)+len(more) >= mostWords {
+				break
+			}
+			if ok && len(s) >= shortestWord && len(s) <= longestWord && isLower(s) {
+				take(s, true)
+			}
+		}
+	}
+	if len(first) == 0 && len(more) == 0 {
+		return nil, fmt.Errorf("no lower-case word is one token with a leading space (of %d embedded words and %d of the vocabulary)", len(base), len(t.vocab))
+	}
+	first, more = t.settle(first, more)
+	w, err := newWords(name, first, more)
+	if err != nil {
+		return nil, err
+	}
+	w.ids = make([]int32, len(w.word))
+	for i, s := range w.word {
+		w.ids[i] = ids[s[1:]]
+	}
+	return w, nil
+}
+
+// settle drops words until random text of the others counts exactly: words that merge with a
+// neighbour go.
+func (t *tokenizer) settle(first, more []string) (f, m []string) {
+	all := append(append([]string{}, first...), more...)
+	base := len(t.encode(" the")) - 1 // a token for the start of the text, in some
+	drop := map[string]bool{}
+	x := uint64(1)
+	for range 4 * len(all) / 16 {
+		var b strings.Builder
+		var in [16]string
+		for i := range in {
+			x = mix(x)
+			in[i] = all[bound(x, uint32(len(all)))]
+			b.WriteString(" " + in[i])
+		}
+		if len(t.encode(b.String())) == len(in)+base {
+			continue
+		}
+		for i := 1; i < len(in); i++ {
+			if len(t.encode(" "+in[i-1]+" "+in[i])) != 2+base {
+				drop[in[i]] = true
+			}
+		}
+	}
+	keep := func(list []string) (kept []string) {
+		for _, s := range list {
+			if !drop[s] {
+				kept = append(kept, s)
+			}
+		}
+		return kept
+	}
+	return keep(first), keep(more)
+}
+
+func (t *tokenizer) holdsAdded(s string) bool {
+	for _, a := range t.added {
+		if strings.Contains(" "+s, a) {
+			return true
+		}
+	}
+	return false
+}
+
+func isLower(s string) bool {
+	for _, c := range []byte(s) {
+		if c < 'a' || c > 'z' {
+			return false
+		}
+	}
+	return true
+}
+
+// tokenizerFile is tokenizer.json of the tokenizers library, version 1.0.
+type tokenizerFile struct {
+	AddedTokens []struct {
+		Content string `json:"content"`
+	} `json:"added_tokens"`
+	Normalizer   *stepFile `json:"normalizer"`
+	PreTokenizer *stepFile `json:"pre_tokenizer"`
+	Model        struct {
+		Type         string          `json:"type"`
+		Vocab        json.RawMessage `json:"vocab"`
+		Merges       []mergePair     `json:"merges"`
+		IgnoreMerges bool            `json:"ignore_merges"`
+		Prefix       string          `json:"continuing_subword_prefix"`
+		Suffix       string          `json:"end_of_word_suffix"`
+		UnkID        *int            `json:"unk_id"`
+	} `json:"model"`
+}
+
+// A mergePair is one merge, written "left right" or ["left","right"].
+type mergePair [2]string
+
+func (m *mergePair) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '[' {
+		return json.Unmarshal(b, (*[2]string)(m))
+	}
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	l, r, ok := strings.Cut(s, " ")
+	if !ok {
+		return fmt.Errorf("merge %q is not a pair", s)
+	}
+	*m = mergePair{l, r}
+	return nil
+}
+
+func parseTokenizer(file []byte) (*tokenizer, error) {
+	var f tokenizerFile
+	if err := json.Unmarshal(file, &f); err != nil {
+		return nil, fmt.Errorf("tokenizer.json: %w", err)
+	}
+	t := &tokenizer{}
+	for _, a := range f.AddedTokens {
+		if a.Content != "" {
+			t.added = append(t.added, a.Content)
+		}
+	}
+	byteLevel, err := t.addSteps("normalizer", f.Normalizer)
+	if err != nil {
+		return nil, err
+	}
+	pre, err := t.addSteps("pre_tokenizer", f.PreTokenizer)
+	if err != nil {
+		return nil, err
+	}
+	t.marker = "▁"
+	if byteLevel || pre {
+		t.marker = "Ġ"
+	}
+	m := &f.Model
+	kind := m.Type
+	if kind == "" { // files of old versions do not say
+		kind = "BPE"
+		if len(m.Vocab) > 0 && m.Vocab[0] == '[' {
+			kind = "Unigram"
+		}
+	}
+	switch kind {
+	case "BPE":
+		if m.Prefix != "" || m.Suffix != "" {
+			return nil, fmt.Errorf("model: continuing_subword_prefix %q and end_of_word_suffix %q are not supported", m.Prefix, m.Suffix)
+		}
+		vocab := map[string]int32{}
+		if err := json.Unmarshal(m.Vocab, &vocab); err != nil {
+			return nil, fmt.Errorf("model.vocab: %w", err)
+		}
+		b := &bpe{vocab: vocab, whole: m.IgnoreMerges, rank: make(map[mergePair]int32, len(m.Merges))}
+		for i, p := range m.Merges {
+			if _, known := b.rank[p]; !known {
+				b.rank[p] = int32(i)
+			}
+		}
+		t.model, t.vocab = b, byID(vocab)
+	case "Unigram":
+		u, err := parseUnigram(m.Vocab)
+		if err != nil {
+			return nil, err
+		}
+		t.model = u
+		for _, p := range u.pieces {
+			t.vocab = append(t.vocab, p.text)
+		}
+	default:
+		return nil, fmt.Errorf("model type %q is not supported; byte-level BPE, SentencePiece BPE and Unigram are", kind)
+	}
+	return t, nil
+}
+
+// byID lists the tokens of a vocabulary by id.
+func byID(vocab map[string]int32) []string {
+	all := make([]string, 0, len(vocab))
+	for s := range vocab {
+		all = append(all, s)
+	}
+	sort.Slice(all, func(i, j int) bool { return vocab[all[i]] < vocab[all[j]] })
+	return all
+}
+
+// parseRanks reads a rank file of tiktoken: lines of a token in base64 and its rank. Such
+// files do not say how text is split before; words with a space before them stay whole in
+// every pattern in use.
+func parseRanks(file []byte) (*tokenizer, error) {
+	r := &ranks{rank: make(map[string]int32, 1<<17)}
+	line := 0
+	for len(file) > 0 {
+		line++
+		var l []byte
+		l, file, _ = bytes.Cut(file, []byte("\n"))
+		if len(bytes.TrimSpace(l)) == 0 {
+			continue
+		}
+		token, rank, ok := strings.Cut(string(bytes.TrimSpace(l)), " ")
+		raw, err := base64.StdEncoding.DecodeString(token)
+		n, err2 := strconv.ParseInt(rank, 10, 32)
+		if !ok || err != nil || err2 != nil || n < 0 {
+			return nil, fmt.Errorf("line %d: %.60q is neither tokenizer.json nor a token in base64 and its rank", line, l)
+		}
+		r.rank[string(raw)] = int32(n)
+	}
+	if len(r.rank) == 0 {
+		return nil, fmt.Errorf("the file is empty")
+	}
+	return &tokenizer{model: r, pipe: []step{splitWords{}}, vocab: byID(r.rank), marker: " "}, nil
+}
