@@ -52,9 +52,6 @@ type Stream struct {
 	Depth  int // 0 for the root
 	// Spawn is the turn of the parent at whose dispatch this stream's clock starts.
 	Spawn int
-	// SpawnNs is the recorded time of the spawn since the trace's start: a sub-agent entry's
-	// own time. 0 when it was not recorded; the start of the first turn stands in then.
-	SpawnNs int64
 	// Join is the turn of the parent that must wait until this stream has ended; Unbound
 	// for a background stream.
 	Join int

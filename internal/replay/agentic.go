@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 )
 
@@ -138,12 +139,12 @@ func (a *agentic) snapshot(tr *tree) {
 // adopt makes a tree the play of its lane: salt, ceiling and accounting.
 func (a *agentic) adopt(tr *tree) {
 	id := tr.plan.trace.ID
-	if !a.o.NoSalt {
-		tr.mark(a.o.Seed, a.passes[id])
+	if a.o.Salt != prompt.NoSalt {
+		tr.salt = prompt.Salt(a.o.Seed, id, a.passes[id], tr.lane)
 	}
 	a.passes[id]++
 	a.trees++
-	tr.shared, tr.unsalted = a.shared[tr.plan.trace], a.o.NoSalt
+	tr.shared = a.shared[tr.plan.trace]
 }
 
 // recycle puts the next trace on a lane whose tree has drained, from turn 0.

@@ -80,7 +80,7 @@ func workedCorpus() *corpus.Corpus {
 				{StartNs: 0, APINs: 2 * second, In: 330, Out: 70, Blocks: []uint32{1, 2, 3, 4, 5}},
 				{StartNs: 4 * second, APINs: 1500 * second / 1000, In: 520, Out: 30, Blocks: []uint32{1, 2, 3, 4, 5, 7, 8, 9}},
 			}},
-			{ID: "tr1::sa:a1", Kind: corpus.SubAgent, Parent: 0, Depth: 1, Spawn: 0, Join: 1, SpawnNs: 2500 * second / 1000, SystemTokens: 64, Turns: []corpus.Turn{
+			{ID: "tr1::sa:a1", Kind: corpus.SubAgent, Parent: 0, Depth: 1, Spawn: 0, Join: 1, StartNs: 2500 * second / 1000, SystemTokens: 64, Turns: []corpus.Turn{
 				{StartNs: 2600 * second / 1000, APINs: 1 * second, In: 128, Out: 20, Model: 1, Blocks: []uint32{40, 41}},
 			}},
 		},

@@ -51,9 +51,6 @@ func (tr *tree) ceiling(si, turn int, known int) int64 {
 	b := t.Blocks
 	own, shared := &tr.seen, tr.shared
 	split := min(int(tr.plan.streams[si].turns[turn].saltAt), len(b))
-	if tr.unsalted {
-		split = len(b)
-	}
 	hit := min(known, len(b))
 	for ; hit < len(b); hit++ {
 		set := own

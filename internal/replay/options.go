@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/prompt"
 )
 
 // Semantics names the rules of agentic replay that NewAgentic follows. It stands in every
@@ -78,9 +79,9 @@ type Options struct {
 
 	Barriers  Barriers
 	Sampling  Sampling
-	NoSalt    bool  // every play of a trace sends the same text
-	AllowWrap bool  // lanes may outnumber traces although NoSalt is set
-	MaxOut    int64 // cap on output tokens asked for; 0 is none
+	Salt      prompt.Placement // where the text stands that makes the prompts of a tree its own
+	AllowWrap bool             // without a salt, lanes may outnumber traces
+	MaxOut    int64            // cap on output tokens asked for; 0 is none
 
 	// ThinkGaps takes the recorded think time as the gap before a turn where there is one, in
 	// place of the time between the end of the turn before it and its start.
@@ -103,6 +104,7 @@ func InferenceX(lanes int, d time.Duration) Options {
 		GraceNs:          int64(30 * time.Second),
 		WarmupGraceNs:    int64(1800 * time.Second),
 		FailedThreshold:  0.10,
+		Salt:             prompt.FirstTurnPrefix,
 	}
 }
 
@@ -131,7 +133,7 @@ func (o *Options) check(c *corpus.Corpus) error {
 		return fmt.Errorf("nothing ends the run: set a duration, a number of requests or a number of trees")
 	case !(o.FailedThreshold >= 0 && o.FailedThreshold <= 1):
 		return fmt.Errorf("failed-request threshold is %v: need a share from 0 to 1", o.FailedThreshold)
-	case o.NoSalt && !o.AllowWrap && o.Lanes > playable:
+	case o.Salt == prompt.NoSalt && !o.AllowWrap && o.Lanes > playable:
 		return fmt.Errorf("concurrency %d exceeds the %d traces of %s while salts are off: lanes on the same trace would send the same bytes; use at most %d lanes, turn salts on or allow wrapping", o.Lanes, playable, c.Name, playable)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/prompt"
 )
 
 // ref names one turn of a trace.
@@ -66,7 +67,7 @@ func newPlan(tr *corpus.Trace, o *Options) *plan {
 				tp.gap = gapBefore(t, &s.Turns[k-1], o)
 			}
 		}
-		p.saltPositions(si)
+		p.saltPositions(si, o.Salt)
 	}
 	p.timed = p.last > p.first
 	p.spawns(o)
@@ -93,10 +94,11 @@ func gapBefore(t, prev *corpus.Turn, o *Options) int64 {
 	return gap
 }
 
-// saltPositions finds, for every turn of a stream, the blocks of its system segment: they
-// come before the first user message, where the salt stands. A turn that keeps fewer blocks
-// of the one before it cuts the segment for good.
-func (p *plan) saltPositions(si int) {
+// saltPositions finds, for every turn of a stream, the blocks before its salt: for a salt
+// before the first user message or behind the system message those of the system segment, for
+// one behind the first user message those of that message too. A turn that keeps fewer blocks
+// of the one before it cuts them for good.
+func (p *plan) saltPositions(si int, salt prompt.Placement) {
 	s := &p.trace.Streams[si]
 	bs := p.trace.BlockSize
 	if bs <= 0 {
@@ -105,10 +107,17 @@ func (p *plan) saltPositions(si int) {
 	at := int32(0)
 	for k := range s.Turns {
 		b := s.Turns[k].Blocks
-		if k == 0 {
-			at = int32(min((s.SystemTokens+bs-1)/bs, s.Turns[0].In/bs, int64(len(b))))
-		} else if at > 0 {
+		switch {
+		case salt == prompt.NoSalt:
+			at = int32(len(b))
+		case salt == prompt.SystemPrefix:
+		case k > 0:
 			at = int32(commonPrefix(s.Turns[k-1].Blocks, b, int(at)))
+		default:
+			at = int32(min(s.Turns[0].In/bs, int64(len(b))))
+			if salt != prompt.FirstTurnSuffix {
+				at = min(at, int32((s.SystemTokens+bs-1)/bs))
+			}
 		}
 		p.streams[si].turns[k].saltAt = at
 	}
@@ -137,8 +146,8 @@ func (p *plan) spawns(o *Options) {
 	starts := map[branch]int64{}
 	of := func(s *corpus.Stream) branch { return branch{s.Parent, s.Spawn, s.Join} }
 	begin := func(s *corpus.Stream) int64 {
-		if s.SpawnNs > 0 && s.SpawnNs < s.Turns[0].StartNs {
-			return s.SpawnNs
+		if s.StartNs > 0 && s.StartNs < s.Turns[0].StartNs {
+			return s.StartNs
 		}
 		return s.Turns[0].StartNs
 	}

@@ -30,7 +30,7 @@ func drawTrace(t *rapid.T, id string) *corpus.Trace {
 			s.Spawn = rapid.IntRange(0, len(p.Turns)-1).Draw(t, "spawn")
 			at = p.Turns[s.Spawn].StartNs + rapid.Int64Range(0, 30).Draw(t, "offset")*second/10
 			if rapid.Bool().Draw(t, "spawn recorded") {
-				s.SpawnNs = max(1, at-rapid.Int64Range(0, 10).Draw(t, "lead")*second/10)
+				s.StartNs = max(1, at-rapid.Int64Range(0, 10).Draw(t, "lead")*second/10)
 			}
 		}
 		s.SystemTokens = rapid.Int64Range(0, 40).Draw(t, "system")

@@ -77,7 +77,7 @@ func TestRunRealSendsInOrderAndAccounts(t *testing.T) {
 	c := workedCorpus()
 	for i := range c.Traces[0].Streams {
 		s := &c.Traces[0].Streams[i]
-		s.SpawnNs /= 100
+		s.StartNs /= 100
 		for k := range s.Turns {
 			s.Turns[k].StartNs /= 100
 			s.Turns[k].APINs /= 100

@@ -21,7 +21,7 @@ type Request struct {
 	Lane                  int
 	Play                  int           // trees this lane has played before this one
 	Tree                  string        // identity of the live play: "<lane>.<play>"
-	Salt                  string        // text that makes this tree's prompts its own; see prompt
+	Salt                  string        // text that makes this tree's prompts its own; see prompt.Salt
 	Trace                 *corpus.Trace // recorded run
 	Stream                int           // index in Trace.Streams
 	Turn                  int           // index in Stream.Turns

@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -40,7 +38,6 @@ type tree struct {
 	blocked    []int32
 	seen       blockSet
 	shared     *blockSet
-	unsalted   bool
 }
 
 type timer struct {
@@ -147,13 +144,6 @@ func (tr *tree) place(i int, next int32) {
 		st.ended = true
 		tr.live--
 	}
-}
-
-// mark gives the tree its salt: the text that AIPerf prepends to the first user message, with
-// the seed in place of its random benchmark id, so that equal runs send equal bytes.
-func (tr *tree) mark(seed uint64, pass int) {
-	h := sha256.Sum256(fmt.Appendf(nil, "%d:%d:%d:%s", seed, pass, tr.lane, tr.plan.trace.ID))
-	tr.salt = "[rid:" + hex.EncodeToString(h[:6]) + "]\n\n"
 }
 
 func (tr *tree) start(si, turn int32) int64 { return tr.plan.streams[si].turns[turn].start }
