@@ -26,6 +26,7 @@ type Set struct {
 	Reserves      []Reserve     `yaml:"reserves"`
 	HostProcesses []HostProcess `yaml:"host_processes"`
 	Recipes       []Recipe      `yaml:"recipes"`
+	RecipeSource  Source        `yaml:"recipe_source"`
 }
 
 // ErrUnknown is in the chain of every error about a model, GPU, runner or framework that no
@@ -77,6 +78,7 @@ func (s *Set) Extend(name string, b []byte) (*Set, error) {
 		GPUs:          concat(add.GPUs, s.GPUs),
 		Nodes:         concat(add.Nodes, s.Nodes),
 		NodeSource:    s.NodeSource,
+		RecipeSource:  s.RecipeSource,
 		Engines:       concat(add.Engines, s.Engines),
 		Reserves:      concat(add.Reserves, s.Reserves),
 		HostProcesses: concat(add.HostProcesses, s.HostProcesses),
@@ -84,6 +86,9 @@ func (s *Set) Extend(name string, b []byte) (*Set, error) {
 	}
 	if add.NodeSource != (Source{}) {
 		out.NodeSource = add.NodeSource
+	}
+	if add.RecipeSource != (Source{}) {
+		out.RecipeSource = add.RecipeSource
 	}
 	return out, nil
 }

@@ -2,172 +2,102 @@ package plan
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/weirbench/weir/internal/facts"
 )
 
-// settings are what a point, its recipe or its engine says about memory, and who said it.
-type settings struct {
-	fraction    Value
-	kvDType     string
-	pageSize    int64
-	writePolicy string
-	swaPPM      int64
-	stateElem   int64 // bytes per element of a linear layer's state
-}
-
-// settings resolves in the order point, recipe, engine.
-func (b *bench) settings(w worker) (settings, error) {
-	p, e := &b.p.Weir, b.engine
-	r := b.set.RecipeFor(facts.RecipeQuery{
-		Model: b.model.Name, Precision: b.p.Precision, GPU: b.gpu.Name, Framework: b.p.Framework,
-		Role: w.name, Offload: b.p.Offload.Mode, TP: w.par.TP, DPAttn: w.par.DPAttn,
-	})
-	if r == nil {
-		r = &facts.Recipe{}
-	}
-	st := settings{stateElem: 4}
-	switch {
-	case p.MemFractionPPM < 0 || p.MemFractionPPM > 1_000_000:
-		return st, fmt.Errorf("mem-fraction-ppm %d is not within 1 to 1,000,000", p.MemFractionPPM)
-	case p.MemFractionPPM > 0:
-		st.fraction = Value{p.MemFractionPPM, "the point"}
-	case r.MemFractionPPM > 0:
-		st.fraction = Value{r.MemFractionPPM, cite(r.Source)}
-	default:
-		st.fraction = Value{e.MemFraction.PPM, cite(e.MemFraction.Source)}
-	}
-	st.kvDType = first(p.KVDType, r.KVDType, e.KVDType)
-	st.writePolicy = first(p.WritePolicy, r.WritePolicy, e.WritePolicy)
-	switch st.writePolicy {
-	case "write_back", "write_through", "write_through_selective":
-	default:
-		return st, fmt.Errorf("write-policy %q is not known; known: write_back, write_through, write_through_selective", st.writePolicy)
-	}
-	if p.PageSize < 0 || p.PageSize > 1<<20 {
-		return st, fmt.Errorf("page-size %d is not within 1 to 1,048,576 tokens", p.PageSize)
-	}
-	st.pageSize = p.PageSize
-	if st.pageSize == 0 {
-		st.pageSize = r.PageSize
-	}
-	if st.pageSize == 0 {
-		st.pageSize = b.defaultPage()
-	}
-	st.swaPPM = r.SWARatioPPM
-	if st.swaPPM == 0 {
-		st.swaPPM = 800_000 // SGLang's default; DeepSeek-V4 overrides it to 0.1
-		if b.model.Layers[0].Kind == facts.DSV4 {
-			st.swaPPM = 100_000
-		}
-	}
-	return st, nil
-}
-
-// defaultPage is the page size that the engine falls to: DeepSeek-V4's kernels need 256, the
-// DSA kernels 64 (SGLang server_args.py), otherwise the engine's own default.
-func (b *bench) defaultPage() int64 {
-	for _, l := range b.model.Layers {
-		switch l.Kind {
-		case facts.DSV4:
-			return dsv4Page
-		case facts.DSA:
-			return max(64, b.engine.PageSize)
-		}
-	}
-	return max(1, b.engine.PageSize)
-}
-
-func first(s ...string) string {
-	for _, v := range s {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
-func cite(s facts.Source) string {
-	var parts []string
-	for _, v := range []string{s.Where, s.Date, s.Grade} {
-		if v != "" {
-			parts = append(parts, v)
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
 // weights is what the checkpoint takes on one rank: experts lie over ExpertShards, the rest
 // over the ranks of one attention group, all of it over the pipeline's stages. Without DP
-// attention this is checkpoint / TP, as section 8.7 of the field's own arithmetic has it.
-func (b *bench) weights(sp Spread) (Value, bool) {
+// attention this is checkpoint / TP.
+func (b *bench) weights(sp Spread, st settings) (Value, bool) {
 	total, ok := b.model.WeightBytes[b.p.Precision]
 	if !ok || total <= 0 {
 		return Value{}, false
 	}
 	from := cite(b.model.Source("weight_bytes"))
 	experts := b.model.ExpertBytes[b.p.Precision]
+	var v Value
 	if experts <= 0 || experts > total || sp.ExpertShards == sp.AttnTP {
-		return Value{ceilDiv(total, sp.AttnTP*sp.PP), fmt.Sprintf("%s / (tp %d x pp %d); %s", GB(total), sp.AttnTP, sp.PP, from)}, true
+		v = Value{ceilDiv(total, sp.AttnTP*sp.PP), fmt.Sprintf("%s / (tp %d x pp %d); %s", GB(total), sp.AttnTP, sp.PP, from)}
+	} else {
+		v.N = ceilDiv(ceilDiv(experts, sp.ExpertShards)+ceilDiv(total-experts, sp.AttnTP), sp.PP)
+		v.From = fmt.Sprintf("(%s of experts / %d + %s of the rest / %d) / pp %d; %s",
+			GB(experts), sp.ExpertShards, GB(total-experts), sp.AttnTP, sp.PP, from)
 	}
-	n := ceilDiv(ceilDiv(experts, sp.ExpertShards)+ceilDiv(total-experts, sp.AttnTP), sp.PP)
-	return Value{n, fmt.Sprintf("(%s of experts / %d + %s of the rest / %d) / pp %d; %s",
-		GB(experts), sp.ExpertShards, GB(total-experts), sp.AttnTP, sp.PP, from)}, true
+	if st.recipe != nil && st.recipe.WeightOffloadBytes > 0 {
+		off := min(v.N, st.recipe.WeightOffloadBytes)
+		v.N -= off
+		v.From += fmt.Sprintf("; less %s that the recipe keeps in host memory", GB(off))
+	}
+	return v, true
 }
 
-// device sizes the device pool of one rank (SGLang kv_cache_configurator.py:1527-1570):
+// device sizes the device pool of one rank:
 //
-//	pool = HBM x fraction - weights - reserve - per-sequence state
+//	pool   = HBM x fraction - weights - reserve - per-sequence state
 //	tokens = pool / cell, floored to a page
-func (b *bench) device(r *Role, w worker, st settings, shapes []shape) {
+//
+// (SGLang kv_cache_configurator.py:1527-1570, 2026-07; vLLM does the same with activations
+// profiled.) TensorRT-LLM's fraction is of what weights and reserve leave free.
+func (b *bench) device(r *Role, st settings, shapes []shape) {
 	d := &r.Device
 	d.HBMBytes = Value{b.gpu.HBMBytes, b.gpu.Name + ", " + cite(b.gpu.Source("hbm_bytes"))}
 	d.FractionPPM = st.fraction
 	cell := b.cell(shapes)
-	if b.opt.DevicePoolBytes > 0 {
-		d.PoolBytes = b.opt.DevicePoolBytes
-		// An engine's log of its KV size counts the target's pools, not the draft's.
-		cell = b.cell(targetOnly(shapes))
-		if b.speculative() && b.model.DraftLayers > 0 {
-			cell = mulDiv(cell, kvLayers(b.model), kvLayers(b.model)+b.model.DraftLayers)
+	switch {
+	case b.opt.DevicePoolBytes > 0:
+		// An engine's log of its KV size counts the target's pools only.
+		d.PoolBytes, d.PoolFrom = b.opt.DevicePoolBytes, "given by hand"
+		cell = 0
+		for _, s := range shapes {
+			if !s.draft {
+				cell = satAdd(cell, s.scaled())
+			}
 		}
-	} else if !b.deviceBudget(r, st) {
-		return
+	case st.recipe != nil && st.recipe.PoolBytes > 0:
+		d.PoolBytes, d.PoolFrom = st.recipe.PoolBytes, "set outright by "+b.citeRecipe(st.recipe)
+		if wb, ok := b.weights(r.Spread, st); ok {
+			d.WeightBytes = wb
+			if need := satAdd(wb.N, d.PoolBytes); need > d.HBMBytes.N {
+				b.find(r.Name, OOMDevice, "give the worker more GPUs or a smaller pool", "%s of weights and a pool of %s are more than %s of HBM",
+					GiB(wb.N), GiB(d.PoolBytes), GiB(d.HBMBytes.N))
+			}
+		}
+		if !b.takeState(r, st) {
+			return
+		}
+	default:
+		d.PoolFrom = "HBM x fraction - weights - reserve - state"
+		if !b.deviceBudget(r, st) || !b.takeState(r, st) {
+			return
+		}
 	}
 	tokens := mulDiv(d.PoolBytes, scale, cell)
 	tokens -= tokens % st.pageSize
 	d.Tokens = tokens
 	d.UniqueTokens = satMul(tokens, r.AttnDP*r.DCP)
 	for _, s := range shapes {
-		if s.seq {
-			continue
-		}
-		p := Pool{Name: s.name, BytesPerSlot: s.bytes, Slots: mulDiv(tokens, s.num, s.den), Formula: s.formula}
-		p.Bytes = satMul(p.Slots, p.BytesPerSlot)
-		d.Pools = append(d.Pools, p)
-		r.BytesPerToken += s.scaled()
+		d.Pools = append(d.Pools, s.pool(tokens))
 	}
-	r.BytesPerToken = ceilDiv(r.BytesPerToken, scale)
-	if b.opt.DevicePoolBytes == 0 && tokens == 0 {
+	if d.StateBytes > 0 {
+		d.Pools = append(d.Pools, Pool{Name: "state", BytesPerSlot: d.StateBytesPerSeq, Slots: d.StateSlots, Bytes: d.StateBytes, Formula: d.stateFormula})
+	}
+	if tokens == 0 {
 		b.find(r.Name, OOMDevice, "give the worker more GPUs", "the device pool of %s holds not one page of %d tokens", GiB(d.PoolBytes), st.pageSize)
+		return
 	}
-}
-
-func targetOnly(shapes []shape) []shape {
-	var out []shape
-	for _, s := range shapes {
-		if !s.draft {
-			out = append(out, s)
-		}
+	if limit := b.p.MaxModelLen; limit > 0 && d.UniqueTokens/max(1, r.AttnDP) < limit {
+		b.warn(r.Name, "context", "the device pool holds %s tokens, fewer than the longest context of %s", thousands(tokens*r.DCP), thousands(limit))
 	}
-	return out
+	if b.kind(facts.DSA) && st.kv == 16 && b.engine.Name == "sglang" && (b.gpu.Name == "h100" || b.gpu.Name == "h200") {
+		b.warn(r.Name, "dsa-row", "on Hopper the FlashMLA backends keep fp8 rows of 656 B where the engine budgets 576: the pool may overshoot by 14 %%")
+	}
 }
 
 // deviceBudget fills what is left for pools; false where nothing is, or where it is not known.
 func (b *bench) deviceBudget(r *Role, st settings) bool {
 	d := &r.Device
-	wb, ok := b.weights(r.Spread)
+	wb, ok := b.weights(r.Spread, st)
 	if !ok {
 		why := b.model.Unknown["weight_bytes."+b.p.Precision]
 		if why == "" {
@@ -183,15 +113,67 @@ func (b *bench) deviceBudget(r *Role, st settings) bool {
 	}
 	usable := mulDiv(d.HBMBytes.N, d.FractionPPM.N, 1_000_000)
 	rest := usable - d.WeightBytes.N - d.ReserveBytes.N
+	sum := fmt.Sprintf("%s of HBM x %s = %s, less %s of weights and %s of reserve",
+		GiB(d.HBMBytes.N), ppm(d.FractionPPM.N), GiB(usable), GiB(d.WeightBytes.N), GiB(d.ReserveBytes.N))
+	if b.engine.FractionOfFree {
+		free := max(0, d.HBMBytes.N-d.WeightBytes.N-d.ReserveBytes.N)
+		rest = mulDiv(free, d.FractionPPM.N, 1_000_000)
+		sum = fmt.Sprintf("(%s of HBM less %s of weights and %s of reserve) x %s",
+			GiB(d.HBMBytes.N), GiB(d.WeightBytes.N), GiB(d.ReserveBytes.N), ppm(d.FractionPPM.N))
+	}
 	if rest <= 0 {
 		change := "split the weights over more GPUs"
-		if need := ceilDiv(satMul(d.WeightBytes.N+d.ReserveBytes.N+1, 1_000_000), d.HBMBytes.N); need < 970_000 {
-			change = fmt.Sprintf("raise the memory fraction above %s", ppm(ceilDiv(need, 1000)*1000))
+		need := ceilDiv(mulDiv(d.WeightBytes.N+d.ReserveBytes.N, 1_000_000, d.HBMBytes.N)+1, 1000) * 1000
+		if need < 970_000 && !b.engine.FractionOfFree {
+			change = fmt.Sprintf("raise the memory fraction above %s, or split the weights over more GPUs", ppm(need))
 		}
-		b.find(r.Name, OOMDevice, change, "%s of HBM x %s = %s, less %s of weights and %s of reserve leaves %s for KV",
-			GiB(d.HBMBytes.N), ppm(d.FractionPPM.N), GiB(usable), GiB(d.WeightBytes.N), GiB(d.ReserveBytes.N), GiB(rest))
+		b.find(r.Name, OOMDevice, change, "%s leaves %s for KV", sum, GiB(rest))
 		return false
 	}
 	d.PoolBytes = rest
+	return true
+}
+
+// takeState takes what sequences keep whatever their length out of the pool. SGLang allots
+// linear layers a share of what is left (mamba_full_memory_ratio 0.9: 9/19 of it) or a number
+// of slots that the recipe gives; DeepSeek-V4's 128:1 states are a constant for all running
+// sequences. Other engines take it from the same pool as sequences run.
+func (b *bench) takeState(r *Role, st settings) bool {
+	d := &r.Device
+	perSeq, formula := b.seqState(r.Spread, st)
+	slots := st.seqs
+	switch {
+	case b.engine.Name == "sglang" && b.kind(facts.DSV4):
+		_, ring := b.rings()
+		var c128 int64
+		for _, l := range b.model.Layers {
+			if l.Kind == facts.DSV4 && l.Compress != 4 {
+				c128 += ceilDiv(l.Count, r.PP)
+			}
+		}
+		entries := ceilDiv(st.seqs*ring+ring+1, 128) * 128
+		d.StateBytesPerSeq, d.StateSlots, d.stateFormula = dsv4C128State*c128, entries,
+			fmt.Sprintf("2 x 512 x 4 B x %d layers; %d sequences x a ring of %d", c128, st.seqs, ring)
+		d.StateBytes = satMul(entries, dsv4C128State*c128)
+	case perSeq == 0:
+		return true
+	case b.engine.Name == "sglang" && b.kind(facts.Linear):
+		if st.recipe != nil && st.recipe.MambaSlots > 0 {
+			slots = st.recipe.MambaSlots
+		} else {
+			slots = mulDiv(d.PoolBytes, 9, 19) / perSeq
+		}
+		fallthrough
+	default:
+		d.StateBytesPerSeq, d.StateSlots, d.stateFormula = perSeq, slots, formula
+		d.StateBytes = satMul(perSeq, slots)
+	}
+	if d.StateBytes >= d.PoolBytes {
+		b.find(r.Name, OOMDevice, "run fewer sequences at once or give the worker more GPUs",
+			"the states of %d sequences at %s take %s of the %s that are left", d.StateSlots, GB(d.StateBytesPerSeq), GiB(d.StateBytes), GiB(d.PoolBytes))
+		d.PoolBytes = 0
+		return false
+	}
+	d.PoolBytes -= d.StateBytes
 	return true
 }

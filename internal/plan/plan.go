@@ -46,6 +46,8 @@ type Options struct {
 	// HostProcessBytes is the host memory of one engine process beside its pools; nil
 	// takes the fact, 0 counts none.
 	HostProcessBytes *int64
+	// AsRecipe sizes host tiers as the published recipe does where the point gives no size.
+	AsRecipe bool
 	// DevicePoolBytes is the size of the device pool as an engine's log gave it, per rank;
 	// 0 computes it.
 	DevicePoolBytes int64
@@ -112,10 +114,12 @@ type Role struct {
 	KVDType     string `json:"kv_dtype"`
 	WritePolicy string `json:"write_policy,omitempty"`
 	// BytesPerToken is what one token takes on one rank of the device, all pools counted.
-	BytesPerToken int64   `json:"bytes_per_token"`
-	Device        Device  `json:"device"`
-	Host          *Host   `json:"host,omitempty"` // nil without a host tier
-	Node          NodeSum `json:"node"`
+	BytesPerToken int64 `json:"bytes_per_token"`
+	// WeightOffloadBytes are weights that the engine keeps in host memory, per rank.
+	WeightOffloadBytes int64   `json:"weight_offload_bytes,omitempty"`
+	Device             Device  `json:"device"`
+	Host               *Host   `json:"host,omitempty"` // nil without a host tier
+	Node               NodeSum `json:"node"`
 }
 
 // A Value is a number and where it came from.
@@ -130,8 +134,14 @@ type Device struct {
 	FractionPPM  Value `json:"fraction_ppm"`
 	WeightBytes  Value `json:"weight_bytes"`
 	ReserveBytes Value `json:"reserve_bytes"` // context, graphs, activations, draft head
-	StateBytes   int64 `json:"state_bytes"`   // per-sequence state: linear attention, DeepSeek-V4's c128
-	PoolBytes    int64 `json:"pool_bytes"`
+	// State is what sequences keep whatever their length: linear attention, windows where
+	// they are kept per sequence, DeepSeek-V4's 128:1 compressor.
+	StateBytes       int64 `json:"state_bytes"`
+	StateBytesPerSeq int64 `json:"state_bytes_per_seq,omitempty"`
+	StateSlots       int64 `json:"state_slots,omitempty"`
+	stateFormula     string
+	PoolBytes        int64  `json:"pool_bytes"` // for tokens
+	PoolFrom         string `json:"pool_from"`
 	// Tokens is how many tokens one rank holds, UniqueTokens how many distinct ones one
 	// worker holds: ranks of one attention group hold copies or shares of the same tokens.
 	Tokens       int64  `json:"tokens"`
@@ -142,12 +152,15 @@ type Device struct {
 // Host is the host tier of one rank.
 type Host struct {
 	Backend string `json:"backend"`
-	Flag    string `json:"flag"`   // the engine's own setting, ready to paste
-	Chosen  string `json:"chosen"` // who chose the size
-	Tokens  int64  `json:"tokens"` // slots of the main pool of one rank
-	Pools   []Pool `json:"pools"`  // of one rank
-	Other   []Item `json:"other"`  // pinned by the backend beside pools, per rank
-	Bytes   int64  `json:"bytes"`  // of one rank, pools and other
+	Flag    string `json:"flag"`            // the engine's own setting, ready to paste
+	Chosen  string `json:"chosen"`          // who chose the size
+	Tokens  int64  `json:"tokens"`          // slots of the main pool of one rank
+	Pools   []Pool `json:"pools"`           // of one rank
+	Other   []Item `json:"other,omitempty"` // pinned by the backend beside pools, per rank
+	Bytes   int64  `json:"bytes"`           // of one rank, pools and other
+	Where   string `json:"where,omitempty"` // the file system that it lies in, where it is one
+	Note    string `json:"note,omitempty"`
+	step    int64  // bytes of one step of the setting
 	// UniqueTokens is how many distinct tokens the host tier of one worker holds.
 	UniqueTokens int64 `json:"unique_tokens"`
 	// Exclusive says that host and device hold different tokens (write_back), so that a
@@ -250,15 +263,8 @@ func newBench(p *spec.Point, opt Options) (*bench, error) {
 	}
 	var err error
 	if b.model == nil {
-		if b.model, err = b.set.ModelByPrefix(p.ModelPrefix); err != nil {
-			m, nameErr := b.set.ModelByName(p.Model)
-			if nameErr != nil {
-				if p.ModelPrefix == "" {
-					err = nameErr
-				}
-				return nil, err
-			}
-			b.model = m
+		if b.model, err = b.modelOf(); err != nil {
+			return nil, err
 		}
 	}
 	if b.gpu, err = b.set.GPUForRunner(p.Runner); err != nil {
@@ -268,6 +274,9 @@ func newBench(p *spec.Point, opt Options) (*bench, error) {
 		return nil, err
 	}
 	b.ver = ParseVersion(p.Image)
+	if err := b.misplaced(); err != nil {
+		return nil, err
+	}
 	if err := b.node(); err != nil {
 		return nil, err
 	}

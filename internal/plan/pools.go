@@ -9,7 +9,7 @@ import (
 
 // A Pool is one allocation of KV or of what belongs to it, on one rank.
 type Pool struct {
-	Name         string `json:"name"` // kv, indexer, draft-kv, swa, c4, ...
+	Name         string `json:"name"` // kv, indexer, draft-kv, swa, c4, ..., state
 	BytesPerSlot int64  `json:"bytes_per_slot"`
 	Slots        int64  `json:"slots"`
 	Bytes        int64  `json:"bytes"`
@@ -25,9 +25,6 @@ type shape struct {
 	num, den int64 // slots per token
 	formula  string
 	draft    bool
-	seq      bool // one slot a sequence, not a token
-	// replicated pools have the same content on every rank of an attention group.
-	replicated bool
 }
 
 // scale is a common multiple of all slot denominators: 4, 128 and a ratio in parts per million.
@@ -35,6 +32,38 @@ const scale = 128_000_000
 
 // scaled is the bytes that one token takes in the pool, times scale.
 func (s shape) scaled() int64 { return mulDiv(satMul(s.bytes, s.num), scale, s.den) }
+
+// pool gives the shape slots for a number of tokens.
+func (s shape) pool(tokens int64) Pool {
+	p := Pool{Name: s.name, BytesPerSlot: s.bytes, Slots: mulDiv(tokens, s.num, s.den), Formula: s.formula}
+	p.Bytes = satMul(p.Slots, p.BytesPerSlot)
+	return p
+}
+
+// DeepSeek-V4's constants (SGLang pool_configurator.py:574-830, 2026-07): a row of 448 fp8
+// values, 64 bf16 rope values and 8 scale bytes, an index row of 128 fp8 and one fp32 scale,
+// and fp32 states of the two compressors.
+const (
+	dsv4Row        = 448 + 64*2 + 8
+	dsv4Index      = 128 + 4
+	dsv4Page       = 256
+	dsv4State      = 2 * 2 * 512 * 4 // of one ring entry of one 4:1 layer
+	dsv4IndexState = 2 * 2 * 128 * 4
+	dsv4C128State  = 2 * 512 * 4 // of one ring entry of one 128:1 layer
+)
+
+// rings are the lengths of the compressors' state rings, doubled by speculative decoding.
+func (b *bench) rings() (ring4, ring128 int64) {
+	if b.speculative() {
+		return 16, 256
+	}
+	return 8, 128
+}
+
+// speculative says whether the point decodes with a draft.
+func (b *bench) speculative() bool {
+	return b.p.SpecDecoding != "" && b.p.SpecDecoding != "none"
+}
 
 // terms collects the terms of a sum over layers, equal ones in one.
 type terms []struct {
@@ -62,68 +91,44 @@ func (t terms) String() string {
 	return strings.Join(parts, " + ")
 }
 
-// kvElemBytes is the size of one cached element.
-func kvElemBytes(dtype string) (int64, error) {
-	switch strings.ToLower(dtype) {
-	case "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla":
-		return 1, nil
-	case "bf16", "bfloat16", "fp16", "float16", "half":
-		return 2, nil
-	case "fp32", "float32":
-		return 4, nil
-	}
-	return 0, fmt.Errorf("kv dtype %q is not known; known: fp8, fp8_e4m3, fp8_e5m2, bf16, fp16, fp32", dtype)
-}
+// heads is how many KV heads of a layer one rank keeps: at least one, so that more ranks than
+// heads keep copies.
+func heads(l facts.Layers, sp Spread) int64 { return max(1, l.KVHeads/sp.AttnTP) }
 
-// dsv4 holds DeepSeek-V4's constants (SGLang pool_configurator.py:574-830, 2026-07): a row of
-// 448 fp8 values, 64 bf16 rope values and 8 scale bytes, an index row of 128 fp8 and one
-// fp32 scale, and fp32 states of the two compressors.
-const (
-	dsv4Row        = 448 + 64*2 + 8
-	dsv4Index      = 128 + 4
-	dsv4Page       = 256
-	dsv4State      = 2 * 2 * 512 * 4 // of one ring entry of one 4:1 layer
-	dsv4IndexState = 2 * 2 * 128 * 4
-	dsv4C128Ring   = 128 // doubled with speculative decoding
-	dsv4C128State  = 2 * 512 * 4
-)
-
-// shapes lists what one rank caches for a model, target first, then side pools, then the draft.
-//
-// Sources: SGLang model_executor/pool_configurator.py:114-830 and mem_cache/pool_host, 2026-07;
-// vLLM keeps the same bytes per token for MHA and MLA (v1/core/kv_cache_utils.py).
-func (b *bench) shapes(sp Spread, kvBytes int64, swaPPM int64) []shape {
-	m := b.model
-	var kv, swa, idx terms
-	var kvB, swaB, idxB int64
-	var c4, c128 int64
-	headsOf := func(l facts.Layers) int64 { return max(1, l.KVHeads/sp.AttnTP) }
-	for _, l := range m.Layers {
-		n := ceilDiv(l.Count, sp.PP)
+// row is what one layer caches for one token on one rank, keys and values, without an index.
+func row(l facts.Layers, sp Spread, kv elem) (bytes int64, text string) {
+	switch l.Kind {
+	case facts.MHA, facts.SWA, facts.Sparse:
 		vd := l.VHeadDim
 		if vd == 0 {
 			vd = l.HeadDim
 		}
-		mha := headsOf(l) * (l.HeadDim + vd) * kvBytes * n
+		h := heads(l, sp)
+		return kv.of(h * (l.HeadDim + vd)), fmt.Sprintf("%d heads x (%d+%d) x %s B", h, l.HeadDim, vd, kv)
+	case facts.MLA, facts.DSA:
+		return kv.of(l.LoraRank + l.RopeDim), fmt.Sprintf("(%d+%d) x %s B", l.LoraRank, l.RopeDim, kv)
+	}
+	return 0, ""
+}
+
+// shapes lists what one rank caches per token: the main pool first, then side pools, then the
+// draft.
+//
+// Sources: SGLang model_executor/pool_configurator.py:114-830 and mem_cache/pool_host, 2026-07;
+// vLLM keeps the same bytes per token (v1/core/kv_cache_utils.py).
+func (b *bench) shapes(sp Spread, st settings) []shape {
+	var kv, swa, idx terms
+	var kvB, swaB, idxB, c4, c128 int64
+	for _, l := range b.model.Layers {
+		n := ceilDiv(l.Count, sp.PP*st.layerSplit)
+		bytes, text := row(l, sp, st.kv)
 		switch l.Kind {
-		case facts.MHA:
-			kvB += mha
-			kv.add(n, "%d heads x (%d+%d) x %d B", headsOf(l), l.HeadDim, vd, kvBytes)
-		case facts.Sparse:
-			kvB += mha
-			kv.add(n, "%d heads x (%d+%d) x %d B", headsOf(l), l.HeadDim, vd, kvBytes)
-			idxB += l.IndexDim * 2 * n // keys only, in the model's bf16
-			idx.add(n, "%d x 2 B", l.IndexDim)
 		case facts.SWA:
-			swaB += mha
-			swa.add(n, "%d heads x (%d+%d) x %d B", headsOf(l), l.HeadDim, vd, kvBytes)
-		case facts.MLA, facts.DSA:
-			kvB += (l.LoraRank + l.RopeDim) * kvBytes * n
-			kv.add(n, "(%d+%d) x %d B", l.LoraRank, l.RopeDim, kvBytes)
-			if l.Kind == facts.DSA {
-				idxB += (l.IndexDim + l.IndexDim/128*4) * n
-				idx.add(n, "(%d+%d) B", l.IndexDim, l.IndexDim/128*4)
-			}
+			swaB += bytes * n
+			swa.add(n, "%s", text)
+		case facts.MHA, facts.MLA, facts.DSA, facts.Sparse:
+			kvB += bytes * n
+			kv.add(n, "%s", text)
 		case facts.DSV4:
 			if l.Compress == 4 {
 				c4 += n
@@ -131,99 +136,117 @@ func (b *bench) shapes(sp Spread, kvBytes int64, swaPPM int64) []shape {
 				c128 += n
 			}
 		}
+		switch l.Kind {
+		case facts.DSA: // one fp32 scale for 128 fp8 index keys, on every rank
+			per := l.IndexDim + l.IndexDim/128*4
+			idxB += per * n
+			idx.add(n, "(%d+%d) B", l.IndexDim, l.IndexDim/128*4)
+		case facts.Sparse: // keys only, on every rank
+			idxB += st.index.of(l.IndexDim) * n
+			idx.add(n, "%d x %s B", l.IndexDim, st.index)
+		}
 	}
-	replicated := m.Layers[0].Kind != facts.MHA && m.Layers[0].Kind != facts.SWA
 	var out []shape
-	add := func(name string, bytes, num, den int64, repl bool, formula string) {
+	add := func(name string, bytes, num, den int64, formula string) {
 		if bytes > 0 && num > 0 {
-			out = append(out, shape{name: name, bytes: bytes, num: num, den: den, formula: formula, replicated: repl})
+			out = append(out, shape{name: name, bytes: bytes, num: num, den: den, formula: formula})
 		}
 	}
-	add("kv", kvB, 1, 1, replicated, kv.String())
-	add("swa", swaB, swaPPM, 1_000_000, replicated, swa.String())
-	add("indexer", idxB, 1, 1, true, idx.String())
+	add("kv", kvB, 1, 1, kv.String())
+	add("swa", swaB, st.swaPPM, 1_000_000, swa.String())
+	add("indexer", idxB, 1, 1, idx.String())
 	if c4+c128 > 0 {
-		ring := int64(8)
-		if b.speculative() {
-			ring = 16
-		}
-		add("swa", dsv4Row*(c4+c128), swaPPM, 1_000_000, true, fmt.Sprintf("%d B x %d layers, %s slots a token", dsv4Row, c4+c128, ppm(swaPPM)))
-		add("c4", dsv4Row*c4, 1, 4, true, fmt.Sprintf("%d B x %d layers, one slot for 4 tokens", dsv4Row, c4))
-		add("c4-indexer", dsv4Index*c4, 1, 4, true, fmt.Sprintf("%d B x %d layers, one slot for 4 tokens", dsv4Index, c4))
-		add("c4-state", dsv4State*c4, swaPPM*ring, 128*1_000_000, true, fmt.Sprintf("2 x 2 x 512 x 4 B x %d layers, a ring of %d for 128 sliding-window tokens", c4, ring))
-		add("c4-indexer-state", dsv4IndexState*c4, swaPPM*ring, 128*1_000_000, true, fmt.Sprintf("2 x 2 x 128 x 4 B x %d layers, a ring of %d for 128 sliding-window tokens", c4, ring))
-		add("c128", dsv4Row*c128, 1, 128, true, fmt.Sprintf("%d B x %d layers, one slot for 128 tokens", dsv4Row, c128))
+		out = append(out, b.dsv4Shapes(c4, c128, st.swaPPM)...)
 	}
-	if d := b.draftShape(sp, kvBytes, replicated); d != nil {
-		out = append(out, *d)
+	if d, ok := b.draftShape(sp, st, out); ok {
+		out = append(out, d)
 	}
 	return out
 }
 
-// speculative says whether the point decodes with a draft.
-func (b *bench) speculative() bool {
-	return b.p.SpecDecoding != "" && b.p.SpecDecoding != "none"
+// dsv4Shapes are the pools of DeepSeek-V4's compressed layers. The states are kept per token of
+// the sliding-window pool and only by SGLang; other engines keep window and states per sequence.
+func (b *bench) dsv4Shapes(c4, c128, swaPPM int64) []shape {
+	ring, _ := b.rings()
+	all := []shape{
+		{name: "c4", bytes: dsv4Row * c4, num: 1, den: 4, formula: fmt.Sprintf("%d B x %d layers, one slot for 4 tokens", dsv4Row, c4)},
+		{name: "c4-indexer", bytes: dsv4Index * c4, num: 1, den: 4, formula: fmt.Sprintf("%d B x %d layers, one slot for 4 tokens", dsv4Index, c4)},
+		{name: "c128", bytes: dsv4Row * c128, num: 1, den: 128, formula: fmt.Sprintf("%d B x %d layers, one slot for 128 tokens", dsv4Row, c128)},
+		{name: "swa", bytes: dsv4Row * (c4 + c128), num: swaPPM, den: 1_000_000, formula: fmt.Sprintf("%d B x %d layers, %s slots for a token", dsv4Row, c4+c128, ppm(swaPPM))},
+		{name: "c4-state", bytes: dsv4State * c4, num: swaPPM * ring, den: 128_000_000, formula: fmt.Sprintf("2 x 2 x 512 x 4 B x %d layers, %d slots for 128 slots of swa", c4, ring)},
+		{name: "c4-indexer-state", bytes: dsv4IndexState * c4, num: swaPPM * ring, den: 128_000_000, formula: fmt.Sprintf("2 x 2 x 128 x 4 B x %d layers, %d slots for 128 slots of swa", c4, ring)},
+	}
+	if swaPPM == 0 {
+		return all[:3]
+	}
+	return all
 }
 
-// draftShape is the pool of the draft layers: the same per-layer formula as the target's KV,
-// without an indexer, with the target's slots (SGLang maybe_register_hicache_draft).
-func (b *bench) draftShape(sp Spread, kvBytes int64, replicated bool) *shape {
+// draftShape is the pool of the draft layers: the target's KV formula per layer, without an
+// index, with the target's slots (SGLang maybe_register_hicache_draft).
+func (b *bench) draftShape(sp Spread, st settings, target []shape) (shape, bool) {
 	m := b.model
 	if !b.speculative() || m.DraftLayers == 0 {
-		return nil
+		return shape{}, false
+	}
+	if b.kind(facts.DSV4) { // one more layer of all kinds (pool_configurator.py: x 62/61)
+		all := int64(0)
+		for _, s := range target {
+			all = satAdd(all, s.scaled())
+		}
+		l := kvLayers(m)
+		return shape{name: "draft-kv", bytes: ceilDiv(all*m.DraftLayers, l*scale), num: 1, den: 1, draft: true,
+			formula: fmt.Sprintf("%d draft layers / %d layers of all pools", m.DraftLayers, l)}, true
 	}
 	for _, l := range m.Layers {
-		vd := l.VHeadDim
-		if vd == 0 {
-			vd = l.HeadDim
+		if bytes, text := row(l, sp, st.kv); bytes > 0 {
+			return shape{name: "draft-kv", bytes: bytes * m.DraftLayers, num: 1, den: 1, draft: true,
+				formula: fmt.Sprintf("%s x %d draft layers", text, m.DraftLayers)}, true
 		}
-		s := shape{name: "draft-kv", num: 1, den: 1, draft: true, replicated: replicated}
-		switch l.Kind {
-		case facts.MLA, facts.DSA:
-			s.bytes = (l.LoraRank + l.RopeDim) * kvBytes * m.DraftLayers
-			s.formula = fmt.Sprintf("(%d+%d) x %d B x %d draft layers", l.LoraRank, l.RopeDim, kvBytes, m.DraftLayers)
-		case facts.MHA, facts.SWA, facts.Sparse:
-			h := max(1, l.KVHeads/sp.AttnTP)
-			s.bytes = h * (l.HeadDim + vd) * kvBytes * m.DraftLayers
-			s.formula = fmt.Sprintf("%d heads x (%d+%d) x %d B x %d draft layers", h, l.HeadDim, vd, kvBytes, m.DraftLayers)
-		default:
-			continue
-		}
-		return &s
 	}
-	return nil
+	return shape{}, false
 }
 
-// hasState says whether the model has layers that keep a state per sequence, and how many
-// bytes one sequence takes on one rank. stateBytes scales the fp32 state to another type.
-func (b *bench) seqState(sp Spread, stateElem int64) (perSeq int64, formula string) {
+// seqState is what one sequence keeps on one rank whatever its length: the state of linear
+// layers, and windows where the engine keeps them per sequence.
+func (b *bench) seqState(sp Spread, st settings) (bytes int64, formula string) {
 	var parts []string
 	for _, l := range b.model.Layers {
-		if l.Kind != facts.Linear {
-			continue
-		}
 		n := ceilDiv(l.Count, sp.PP)
-		per := ceilDiv(l.StateBytes*stateElem/4, sp.AttnTP) + ceilDiv(l.ConvBytes, sp.AttnTP)
-		perSeq += per * n
-		parts = append(parts, fmt.Sprintf("(%d state + %d conv) B / %d ranks x %d layers", l.StateBytes*stateElem/4, l.ConvBytes, sp.AttnTP, n))
+		switch {
+		case l.Kind == facts.Linear:
+			state := st.state.of(l.StateBytes / 4)
+			bytes += (ceilDiv(state, sp.AttnTP) + ceilDiv(l.ConvBytes, sp.AttnTP)) * n
+			parts = append(parts, fmt.Sprintf("(%d state + %d conv) B / %d ranks x %d layers", state, l.ConvBytes, sp.AttnTP, n))
+		case st.swaPPM > 0:
+		case l.Kind == facts.SWA:
+			per, text := row(l, sp, st.kv)
+			bytes += per * n * (l.Window + st.pageSize)
+			parts = append(parts, fmt.Sprintf("%s x %d layers x (%d+%d) tokens", text, n, l.Window, st.pageSize))
+		case l.Kind == facts.DSV4:
+			bytes += dsv4Row * n * (l.Window + st.pageSize)
+			parts = append(parts, fmt.Sprintf("%d B x %d layers x (%d+%d) tokens", dsv4Row, n, l.Window, st.pageSize))
+		}
 	}
-	return perSeq, strings.Join(parts, " + ")
+	return bytes, strings.Join(parts, " + ")
 }
 
-// cell is what one token takes on one rank for sizing, times scale: all pools of the target,
-// times (1 + draft layers / layers) with a draft (SGLang pool_configurator.py).
+// cell is what one token takes on one rank for sizing, times scale. SGLang sizes a draft as
+// (1 + draft layers / layers) of all the target's pools (pool_configurator.py).
 func (b *bench) cell(shapes []shape) int64 {
-	var sum int64
+	var target, draft int64
 	for _, s := range shapes {
-		if !s.draft && !s.seq {
-			sum = satAdd(sum, s.scaled())
+		if s.draft {
+			draft = satAdd(draft, s.scaled())
+		} else {
+			target = satAdd(target, s.scaled())
 		}
 	}
-	if b.speculative() && b.model.DraftLayers > 0 {
+	if b.speculative() && b.model.DraftLayers > 0 && b.engine.Name == "sglang" {
 		l := kvLayers(b.model)
-		sum = mulDiv(sum, l+b.model.DraftLayers, l)
+		return mulDiv(target, l+b.model.DraftLayers, l)
 	}
-	return sum
+	return satAdd(target, draft)
 }
 
 // kvLayers is the number of layers that cache per token.

@@ -12,47 +12,60 @@ func (b *bench) role(w worker) error {
 	if err != nil {
 		return err
 	}
-	st, err := b.settings(w)
-	if err != nil {
-		return fmt.Errorf("%s: %w", w.name, err)
-	}
-	kvBytes, err := kvElemBytes(st.kvDType)
+	st, err := b.settings(w, sp)
 	if err != nil {
 		return fmt.Errorf("%s: %w", w.name, err)
 	}
 	r := Role{Name: w.name, Workers: w.workers, Spread: sp, PageSize: st.pageSize, KVDType: st.kvDType}
-	b.heads(w.name, sp)
+	b.divides(w, sp)
 	if b.speculative() && b.model.DraftLayers == 0 {
-		b.warn(w.name, "draft-unknown", "the point decodes with a draft, but the draft layers of %s are not known: their pool is left out", b.model.Name)
+		b.warn(w.name, "draft-unknown", "the point decodes with a draft whose layers are not known (%s): its pool and weights are left out",
+			first(b.model.Unknown["draft_layers"], "no fact"))
 	}
-	shapes := b.shapes(sp, kvBytes, st.swaPPM)
-	b.device(&r, w, st, shapes)
+	shapes := b.shapes(sp, st)
+	for _, s := range shapes {
+		r.BytesPerToken = satAdd(r.BytesPerToken, s.scaled())
+	}
+	r.BytesPerToken = ceilDiv(r.BytesPerToken, scale)
+	if st.recipe != nil {
+		r.WeightOffloadBytes = st.recipe.WeightOffloadBytes
+	}
+	b.device(&r, st, shapes)
 	if b.hasHost(w) {
 		r.WritePolicy = st.writePolicy
-		b.host(&r, st, shapes)
+		b.host(&r, w, st, shapes)
 	} else {
 		b.sum(&r)
+		if r.Node.MemoryBytes.N > 0 && r.Node.MarginBytes < 0 {
+			b.find(w.name, OOMHost, "use nodes with more memory", "%s on a node are more than the %s that %s less 5 %% and 10 GiB leave",
+				GB(r.Node.TotalBytes), GB(r.Node.LimitBytes), GB(r.Node.MemoryBytes.N))
+		}
 	}
 	b.v.Roles = append(b.v.Roles, r)
 	return nil
 }
 
-// heads refuses a tensor parallelism that the model's heads cannot be split by.
-func (b *bench) heads(role string, sp Spread) {
+// divides refuses a tensor parallelism that the model's heads cannot be split by, and a
+// single-node point that needs more GPUs than a node has.
+func (b *bench) divides(w worker, sp Spread) {
+	if !b.p.Multinode && sp.GPUs > b.gpusPerNode {
+		b.find(w.name, EngineRejects, fmt.Sprintf("use at most %d GPUs", b.gpusPerNode),
+			"the point runs on one node and needs %d GPUs, but a node of %s has %d", sp.GPUs, b.p.Runner, b.gpusPerNode)
+	}
 	if b.model.Heads > 0 && b.model.Heads%sp.AttnTP != 0 {
-		b.find(role, EngineRejects, fmt.Sprintf("choose a tp that divides %d", b.model.Heads),
+		b.find(w.name, EngineRejects, fmt.Sprintf("choose a tp that divides %d", b.model.Heads),
 			"tp %d does not divide the %d query heads of %s", sp.AttnTP, b.model.Heads, b.model.Name)
 	}
 	for _, l := range b.model.Layers {
 		switch l.Kind {
 		case facts.MHA, facts.SWA, facts.Sparse:
 			if l.KVHeads%sp.AttnTP != 0 && sp.AttnTP%l.KVHeads != 0 {
-				b.find(role, EngineRejects, fmt.Sprintf("choose a tp that divides %d or is a multiple of it", l.KVHeads),
+				b.find(w.name, EngineRejects, fmt.Sprintf("choose a tp that divides %d or is a multiple of it", l.KVHeads),
 					"tp %d neither divides the %d KV heads of %s nor is a multiple of them", sp.AttnTP, l.KVHeads, b.model.Name)
 				return
 			}
 			if sp.AttnTP > l.KVHeads {
-				b.warn(role, "kv-replicated", "%d KV heads at tp %d: every head is kept %d times", l.KVHeads, sp.AttnTP, sp.AttnTP/l.KVHeads)
+				b.warn(w.name, "kv-replicated", "%d KV heads at tp %d: every head is kept %d times", l.KVHeads, sp.AttnTP, sp.AttnTP/l.KVHeads)
 				return
 			}
 		}
@@ -63,32 +76,31 @@ func (b *bench) heads(role string, sp Spread) {
 // prefill does (InferenceX generate_sweep_configs.py:140-186).
 func (b *bench) hasHost(w worker) bool { return b.p.Offload.Mode == "dram" && w.name != "decode" }
 
-// sum adds up one node and judges it.
+// sum adds up one node.
 func (b *bench) sum(r *Role) {
 	n := &r.Node
-	workers := r.WorkersPerNode
-	n.Ranks = int(r.RanksPerNode * workers)
-	n.Other = nil
-	var other int64
-	if hp := b.hostProcess(); hp.Bytes > 0 {
-		it := Item{"engine processes", satMul(hp.Bytes, int64(n.Ranks)), fmt.Sprintf("%d x %s, %s", n.Ranks, GB(hp.Bytes), cite(hp.Source))}
-		n.Other = append(n.Other, it)
-		other = it.Bytes
-	}
-	n.HostPoolBytes = 0
+	*n = NodeSum{Ranks: int(r.RanksPerNode * r.WorkersPerNode), MemoryBytes: b.nodeBytes}
 	if r.Host != nil {
 		n.HostPoolBytes = satMul(r.Host.Bytes, int64(n.Ranks))
 	}
-	n.TotalBytes = satAdd(n.HostPoolBytes, other)
-	n.MemoryBytes = b.nodeBytes
+	n.TotalBytes = n.HostPoolBytes
+	add := func(name string, perRank int64, from string) {
+		if perRank > 0 {
+			it := Item{name, satMul(perRank, int64(n.Ranks)), fmt.Sprintf("%d x %s, %s", n.Ranks, GB(perRank), from)}
+			n.Other = append(n.Other, it)
+			n.TotalBytes = satAdd(n.TotalBytes, it.Bytes)
+		}
+	}
+	hp := b.hostProcess()
+	add("engine processes", hp.Bytes, cite(hp.Source))
+	add("weights kept on the host", r.WeightOffloadBytes, "the recipe")
 	if b.nodeBytes.N > 0 {
 		n.LimitBytes = max(0, b.nodeBytes.N-mulDiv(b.nodeBytes.N, SafetyPPM, 1_000_000)-HostReserveBytes)
 		n.MarginBytes = n.LimitBytes - n.TotalBytes
 	}
-	n.PolicyBytes = Value{}
 	if r.Host != nil && b.p.Offload.BudgetGB > 0 {
-		n.PolicyBytes = Value{satMul(satMul(b.p.Offload.BudgetGB, 1_000_000_000), workers),
-			fmt.Sprintf("the configured share of the node, %d GB for a worker's %d ranks", b.p.Offload.BudgetGB, r.RanksPerNode)}
+		n.PolicyBytes = Value{satMul(satMul(b.p.Offload.BudgetGB, 1_000_000_000), r.WorkersPerNode),
+			fmt.Sprintf("the configured share of a node, %d GB for the %d ranks of a worker on it", b.p.Offload.BudgetGB, r.RanksPerNode)}
 		n.PolicyMarginBytes = n.PolicyBytes.N - n.HostPoolBytes
 	}
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weirbench/weir/internal/spec"
 )
@@ -16,6 +17,7 @@ type Spread struct {
 	WorkersPerNode int64 `json:"workers_per_node"`
 	TP             int64 `json:"tp"`
 	PP             int64 `json:"pp"`
+	PCP            int64 `json:"pcp"`
 	DCP            int64 `json:"dcp"`
 	// AttnTP is over how many ranks attention heads are split, AttnDP how many attention
 	// groups hold distinct sequences, ExpertShards over how many ranks experts lie.
@@ -29,23 +31,26 @@ type worker struct {
 	name    string
 	par     spec.Parallel
 	workers int
+	config  string // CONFIG_FILE of a multi-node worker
+	gpu     string // hardware of the worker, empty for the runner's
 }
 
 func (b *bench) workers() []worker {
 	p := b.p
 	var ws []worker
 	if p.Unified != nil {
-		return append(ws, worker{"unified", *p.Unified, 1})
+		return append(ws, worker{name: "unified", par: *p.Unified, workers: 1})
 	}
+	config := configFile(p.Prefill)
 	if p.Prefill != nil && p.Prefill.Workers > 0 {
 		name := "prefill"
 		if !p.Disagg || p.Decode == nil || p.Decode.Workers == 0 {
 			name = "unified"
 		}
-		ws = append(ws, worker{name, p.Prefill.Parallel, p.Prefill.Workers})
+		ws = append(ws, worker{name, p.Prefill.Parallel, p.Prefill.Workers, config, p.Prefill.Hardware})
 	}
 	if p.Decode != nil && p.Decode.Workers > 0 {
-		ws = append(ws, worker{"decode", p.Decode.Parallel, p.Decode.Workers})
+		ws = append(ws, worker{"decode", p.Decode.Parallel, p.Decode.Workers, config, p.Decode.Hardware})
 	}
 	return ws
 }
@@ -65,7 +70,7 @@ func (b *bench) spread(w worker) (Spread, error) {
 	}
 	par.PCP, par.EP, par.DCP = max(par.PCP, 1), max(par.EP, 1), max(par.DCP, 1)
 	s := Spread{
-		GPUs: int64(par.GPUs()), TP: int64(par.TP), PP: int64(par.PP), DCP: int64(par.DCP),
+		GPUs: int64(par.GPUs()), TP: int64(par.TP), PP: int64(par.PP), PCP: int64(par.PCP), DCP: int64(par.DCP),
 		AttnTP: int64(par.TP), AttnDP: 1,
 	}
 	s.Ranks = s.GPUs
@@ -88,4 +93,17 @@ func (b *bench) spread(w worker) (Spread, error) {
 		s.WorkersPerNode = min(b.gpusPerNode/s.Ranks, int64(w.workers))
 	}
 	return s, nil
+}
+
+// configFile is the CONFIG_FILE that a worker's settings name; one file serves all roles.
+func configFile(w *spec.Worker) string {
+	if w == nil {
+		return ""
+	}
+	for _, s := range w.Settings {
+		if v, ok := strings.CutPrefix(s, "CONFIG_FILE="); ok {
+			return v
+		}
+	}
+	return ""
 }
