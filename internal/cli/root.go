@@ -41,6 +41,8 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 	root.AddCommand(
 		newCorpusCmd(app),
 		newVersionCmd(app),
+		newMatrixCmd(app),
+		newChangelogCmd(app),
 	)
 	return root
 }

@@ -3,8 +3,9 @@ package spec
 // A config is one named entry of a master file as it stands there, with the place of every
 // value. Defaults are not filled in: what the file does not give has no place.
 type config struct {
-	key string
-	at  Pos
+	key  string
+	at   Pos
+	node *node
 
 	image, model, modelPrefix scalar[string]
 	precision, framework      scalar[string]
@@ -116,7 +117,7 @@ var (
 
 // readConfig reads one entry of a master file and reports what is wrong with it.
 func readConfig(n *node, runners *runners) *config {
-	c := &config{key: n.key, at: n.pos()}
+	c := &config{key: n.key, at: n.pos(), node: n}
 	if n.y.Kind != yamlMapping {
 		n.object(nil)
 		return c

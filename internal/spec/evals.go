@@ -179,10 +179,7 @@ func uniqueSorted(v []int) []int {
 
 // parallelKey identifies what a multi-node row is apart from its concurrency, name and
 // evaluation.
-func (r *row) parallelKey() string { return r.bareJSON(false) }
-
-// bareJSON is the row without concurrency, name and evaluation.
-func (r *row) bareJSON(evals bool) string {
+func (r *row) parallelKey() string {
 	var w rowWriter
 	q := *r
 	q.conc = nil
@@ -215,12 +212,6 @@ func (r *row) bareJSON(evals bool) string {
 	w.component("router", q.router())
 	w.str("kv-p2p-transfer", q.transfer().V)
 	w.weir(&q)
-	if evals {
-		w.bool("run-eval", q.hasEval && q.runEval)
-		w.int("eval-conc", int64(q.evalConc))
-		w.bool("eval-all-concs", q.evalAll)
-		w.bool("eval-only", q.evalOnly)
-	}
 	w.buf = append(w.buf, '}')
 	return string(w.buf)
 }
