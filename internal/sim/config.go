@@ -37,6 +37,14 @@ type Config struct {
 	AcceptPPM   int64
 	DraftTokens int64 // tokens drafted for a step, 0 without speculative decoding
 
+	// Balance says how a DP engine spreads tasks over its ranks: "session" (the default: what
+	// belongs together stays on one rank, as a router with a session key does) or "round_robin"
+	// (SGLang's own default without such a router).
+	Balance string
+	// Stream reports every token when it is there. Without it only the first tokens and the
+	// ends of tasks are reported, and decode steps between are taken at once.
+	Stream bool
+
 	Coefficients *Coefficients // nil takes those of the GPU
 	// ModelName is what records name as the model; Model.Name when empty.
 	ModelName string
@@ -102,6 +110,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AcceptPPM < 1_000_000 || c.AcceptPPM > 1_000_000*(c.DraftTokens+1) {
 		return c, fmt.Errorf("sim: an accepted length of %d ppm does not fit %d draft tokens: it lies between 1 and draft tokens + 1", c.AcceptPPM, c.DraftTokens)
+	}
+	if c.Balance == "" {
+		c.Balance = "session"
+	}
+	if c.Balance != "session" && c.Balance != "round_robin" {
+		return c, fmt.Errorf("sim: balance %q is unknown: use session or round_robin", c.Balance)
 	}
 	if c.Coefficients == nil {
 		c.Coefficients = &blackwell

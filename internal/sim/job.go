@@ -30,18 +30,26 @@ type job struct {
 	counted bool // hits are counted once, at the first chunk
 	hits    record.Hits
 
+	output  func(page int) uint64 // identity of a page with output tokens, nil for the job's own
 	failure *record.Failure
-	done    func(j *job, now int64) // called once, when it ended
-	tokens  func(j *job, now, n int64)
 }
 
-// page is the identity of a page that no other request has.
+// ended is the event of its end.
+func (j *job) ended(now int64) Event {
+	return Event{Kind: Ended, ID: j.id, At: now, Tokens: j.out, Hits: j.hits, Failure: j.failure}
+}
+
+// ownPage is the identity of a page that no other request has.
 func ownPage(own uint64, i int) uint64 { return 3<<62 | own<<28&(1<<62-1) | uint64(i)&(1<<28-1) }
 
 // pages returns the identities of the first n pages of prompt and output.
 func (j *job) pages(n int64) []uint64 {
 	for i := len(j.keys); i < int(n); i++ {
-		j.keys = append(j.keys, ownPage(j.own, i))
+		if j.output != nil {
+			j.keys = append(j.keys, j.output(i))
+		} else {
+			j.keys = append(j.keys, ownPage(j.own, i))
+		}
 	}
 	return j.keys[:n]
 }

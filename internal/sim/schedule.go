@@ -30,8 +30,9 @@ type scheduler struct {
 	ratio   int64 // share of outstanding output tokens that admission reserves, ppm
 
 	step      plan
+	now       int64
 	retracted int64 // requests, since the start
-	ended     []*job
+	events    []Event
 }
 
 // A plan is what one rank does until the next decision.
@@ -64,14 +65,14 @@ func (s *scheduler) ceil(tokens int64) int64 {
 }
 
 // fits tells whether a job could ever be admitted.
-func (s *scheduler) fits(j *job) bool {
-	return s.ceil(j.prompt)+min(j.maxOut, clipNewTokens)+2*s.c.PageSize < s.cache.capacity
+func (s *scheduler) fits(prompt, maxOut int64) bool {
+	return s.ceil(prompt)+min(maxOut, clipNewTokens)+2*s.c.PageSize < s.cache.capacity
 }
 
 // next decides what happens from now on and takes the memory for it. A plan without pieces
 // and steps means that nothing can be done.
 func (s *scheduler) next(now int64) *plan {
-	s.cache.now = now
+	s.now, s.cache.now = now, now
 	s.cache.settleWrites()
 	p := &s.step
 	*p = plan{prefill: p.prefill[:0], load: load{spans: p.load.spans[:0], capped: p.load.capped[:0]}}
@@ -305,8 +306,7 @@ func (s *scheduler) retract() bool {
 	s.running = append(s.running[:worst], s.running[worst+1:]...)
 	s.release(j)
 	if len(s.running) == 0 {
-		j.failure = &record.Failure{Class: record.FailStatus, Status: 500, Detail: "out of memory: the pool cannot hold this request alone"}
-		s.ended = append(s.ended, j)
+		s.fail(j, "out of memory: the pool cannot hold this request alone")
 		return false
 	}
 	s.retracted++
@@ -346,7 +346,7 @@ func (s *scheduler) keep(j *job, tokens int64, chunk bool) {
 // finish ends the plan at now, after the given number of decode steps: tokens come out,
 // requests end.
 func (s *scheduler) finish(now, steps int64) {
-	s.cache.now = now
+	s.now, s.cache.now = now, now
 	p := &s.step
 	for _, pc := range p.prefill {
 		j := pc.j
@@ -355,13 +355,8 @@ func (s *scheduler) finish(now, steps int64) {
 			s.keep(j, j.have, true)
 			continue
 		}
-		if j.first < 0 {
-			j.first = now
-		}
 		j.out++
-		if j.tokens != nil {
-			j.tokens(j, now, 1)
-		}
+		s.emit(j, 1)
 		if j.out >= j.maxOut {
 			s.end(j)
 			continue
@@ -373,12 +368,11 @@ func (s *scheduler) finish(now, steps int64) {
 		kept := s.running[:0]
 		for _, j := range s.running {
 			n := j.advance(steps, s.c.AcceptPPM)
-			if j.tokens != nil && n > 0 {
-				j.tokens(j, now, n)
+			if s.c.Stream && n > 0 {
+				s.emit(j, n)
 			}
 			if j.out >= j.maxOut {
 				s.end(j)
-				s.full = false
 				continue
 			}
 			if spare := j.owned - (s.ceil(j.have) - j.held); spare > 0 && steps < p.steps {
@@ -393,30 +387,85 @@ func (s *scheduler) finish(now, steps int64) {
 	p.prefill, p.steps = p.prefill[:0], 0
 }
 
+// emit reports tokens that came out of a step.
+func (s *scheduler) emit(j *job, n int64) {
+	first := j.first < 0
+	if first {
+		j.first = s.now
+	} else if !s.c.Stream {
+		return
+	}
+	s.events = append(s.events, Event{Kind: Tokens, ID: j.id, At: s.now, Tokens: n, First: first, Hits: j.hits})
+}
+
 // end gives the pages of prompt and output to the tree and frees the rest.
 func (s *scheduler) end(j *job) {
 	s.keep(j, j.prompt+j.out-1, false)
 	s.release(j)
 	s.full = false
-	s.ended = append(s.ended, j)
+	s.events = append(s.events, j.ended(s.now))
 }
 
-// cancel takes everything out: nothing that was not in the tree is kept.
-func (s *scheduler) cancel(why *record.Failure) {
-	all := append(append([]*job{}, s.running...), s.waiting...)
-	for _, pc := range s.step.prefill {
-		all = append(all, pc.j)
+// fail ends a job that holds nothing more.
+func (s *scheduler) fail(j *job, why string) {
+	j.failure = &record.Failure{Class: record.FailStatus, Status: 500, Detail: why}
+	s.full = false
+	s.events = append(s.events, j.ended(s.now))
+}
+
+// giveUp fails the request that can never go on: nothing runs and nothing is on its way that
+// would make room for it.
+func (s *scheduler) giveUp() {
+	j := s.chunked
+	if j != nil {
+		s.chunked = nil
+	} else {
+		j = s.waiting[0]
+		s.waiting = append(s.waiting[:0], s.waiting[1:]...)
 	}
-	if s.chunked != nil {
-		all = append(all, s.chunked)
-	}
-	s.running, s.waiting, s.chunked, s.full = nil, nil, nil, false
-	s.step = plan{}
-	for _, j := range all {
-		if j.failure == nil {
-			s.release(j)
-			j.failure = why
-			s.ended = append(s.ended, j)
+	s.release(j)
+	s.fail(j, "out of memory: the pool cannot hold this request")
+}
+
+// cancel takes out the jobs that which names: nothing that was not in the tree is kept.
+func (s *scheduler) cancel(which func(*job) bool) {
+	out := func(jobs []*job) []*job {
+		kept := jobs[:0]
+		for _, j := range jobs {
+			if which(j) {
+				s.drop(j)
+				continue
+			}
+			kept = append(kept, j)
 		}
+		clear(jobs[len(kept):])
+		return kept
 	}
+	s.waiting = out(s.waiting)
+	s.running = out(s.running)
+	if len(s.running) == 0 {
+		s.step.steps = 0
+	}
+	if s.chunked != nil && which(s.chunked) {
+		s.drop(s.chunked)
+		s.chunked = nil
+	}
+	kept := s.step.prefill[:0]
+	for _, pc := range s.step.prefill {
+		if which(pc.j) {
+			if pc.j.failure == nil {
+				s.drop(pc.j)
+			}
+			continue
+		}
+		kept = append(kept, pc)
+	}
+	s.step.prefill = kept
+}
+
+func (s *scheduler) drop(j *job) {
+	s.release(j)
+	j.failure = cancelled()
+	s.full = false
+	s.events = append(s.events, j.ended(s.now))
 }

@@ -157,7 +157,7 @@ func TestRecordsAreFilled(t *testing.T) {
 			t.Errorf("request %d has hits %+v of %d prompt tokens", r.Seq, h, r.PromptTokens)
 		}
 	}
-	for _, r := range e.g.ranks {
+	for _, r := range e.core.ranks {
 		if bad := r.cache.check(); bad != "" {
 			t.Error(bad)
 		}
@@ -260,7 +260,7 @@ func TestCancelEndsEverything(t *testing.T) {
 	if _, ok := e.Next(); ok {
 		t.Error("something is left after the end")
 	}
-	if bad := e.g.ranks[0].cache.check(); bad != "" {
+	if bad := e.core.ranks[0].cache.check(); bad != "" {
 		t.Error(bad)
 	}
 }
