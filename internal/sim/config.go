@@ -27,6 +27,15 @@ type Config struct {
 	PageSize                 int64  // tokens, 64 when 0
 	WritePolicy              string // "write_back", "write_through" or "write_through_selective"; write_through when empty
 
+	// SchedulePolicy is "lpm" (longest cached prefix first, the default here) or "fcfs"
+	// (SGLang's own default). Under fcfs a queue of agents asks for its prefixes in turn, which
+	// is what LRU bears worst: once the pools are full they serve nothing any more and do not
+	// recover. See docs/simulator.md.
+	SchedulePolicy string
+	// KeepDoubles is write_back of SGLang before pull request 33777 (2026-08): a prefix that
+	// was loaded back keeps its place on the host as long as it is on the device.
+	KeepDoubles bool
+
 	ChunkedPrefill int64 // tokens of prefill in a step; 16384 with at least 160 GB of HBM, else 8192
 	MaxPrefill     int64 // tokens of new prompts in a step, 16384 when 0
 	MaxRunning     int64 // requests that run at once; the engine's formula when 0
@@ -110,6 +119,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.AcceptPPM < 1_000_000 || c.AcceptPPM > 1_000_000*(c.DraftTokens+1) {
 		return c, fmt.Errorf("sim: an accepted length of %d ppm does not fit %d draft tokens: it lies between 1 and draft tokens + 1", c.AcceptPPM, c.DraftTokens)
+	}
+	if c.SchedulePolicy == "" {
+		c.SchedulePolicy = "lpm"
+	}
+	if c.SchedulePolicy != "lpm" && c.SchedulePolicy != "fcfs" {
+		return c, fmt.Errorf("sim: schedule policy %q is unknown: use lpm or fcfs", c.SchedulePolicy)
 	}
 	if c.Balance == "" {
 		c.Balance = "session"

@@ -109,7 +109,7 @@ func NewCore(c Config) (*Core, error) {
 	g := &Core{c: c, model: m, loads: make([]load, n)}
 	for range n {
 		cache := newRadix(c.PageSize, c.DeviceTokens, c.HostTokens, policy)
-		cache.copyTime = m.hostCopy
+		cache.copyTime, cache.keepDoubles = m.hostCopy, c.KeepDoubles
 		g.ranks = append(g.ranks, newScheduler(&g.c, cache, m.caps))
 	}
 	return g, nil

@@ -84,9 +84,17 @@ func (r *radix) backUp(n *node) bool {
 	return true
 }
 
-// evictHost drops host copies of what is not on the device, leaves first, longest unused
-// first. What is on both tiers keeps its host copy (hiradix_cache.py evict_host).
+// evictHost makes room on the host: under write_back it first drops the copies of what is also
+// on the device, then, as always, nodes that are only on the host, leaves first; the longest
+// unused of each first.
 func (r *radix) evictHost(tokens int64) {
+	for tokens > 0 && len(r.doubles.nodes) > 0 {
+		n := r.doubles.nodes[0]
+		n.host = false
+		r.hostFree += r.size(n)
+		tokens -= r.size(n)
+		r.settle(n)
+	}
 	for tokens > 0 && len(r.hostLeafs.nodes) > 0 {
 		n := r.hostLeafs.nodes[0]
 		size := r.size(n)

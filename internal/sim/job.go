@@ -27,6 +27,7 @@ type job struct {
 	held  int64 // tokens of the tree that it holds
 	owned int64 // device tokens that only it holds
 
+	match   int64 // tokens found in the cache when the queue was last sorted
 	counted bool // hits are counted once, at the first chunk
 	hits    record.Hits
 

@@ -4,15 +4,10 @@ package sim
 // in each heap it can be in, so that it can be moved and taken out.
 type leafHeap struct {
 	nodes []*node
-	host  bool // which of a node's two places this heap uses
+	which int // which of a node's places this heap uses
 }
 
-func (h *leafHeap) place(n *node) *int32 {
-	if h.host {
-		return &n.hostPlace
-	}
-	return &n.devicePlace
-}
+func (h *leafHeap) place(n *node) *int32 { return &n.place[h.which] }
 
 func (h *leafHeap) has(n *node) bool { return *h.place(n) >= 0 }
 

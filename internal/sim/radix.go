@@ -18,8 +18,10 @@ type node struct {
 	hits     int32 // for write_through_selective
 	used     int64 // logical time of the last use
 
-	devicePlace, hostPlace int32 // in the two heaps of leaves, -1 when not in
+	place [3]int32 // in the three heaps, -1 when not in
 }
+
+func newNode() *node { return &node{place: [3]int32{-1, -1, -1}} }
 
 // kids are a node's children by the identity of their first page. Most nodes have one.
 type kids struct {
@@ -99,6 +101,11 @@ type radix struct {
 	hostCap   int64
 	hostFree  int64
 	hostLeafs leafHeap // nodes on the host only, without children, that nobody holds
+	// doubles are nodes on both tiers whose host copy nobody holds. Under write_back the host
+	// drops such copies first (SGLang pull request 33777, 2026-08); keepDoubles is SGLang
+	// before that, where a prefix that was loaded back keeps its place on the host.
+	doubles     leafHeap
+	keepDoubles bool
 
 	policy  writePolicy
 	stats   cacheStats
@@ -127,7 +134,7 @@ type cacheStats struct {
 func newRadix(page, capacity, hostCapacity int64, policy writePolicy) *radix {
 	r := &radix{
 		page: page, capacity: capacity / page * page, hostCap: hostCapacity / page * page,
-		policy: policy, hostLeafs: leafHeap{host: true},
+		policy: policy, hostLeafs: leafHeap{which: 1}, doubles: leafHeap{which: 2},
 	}
 	r.reset()
 	return r
@@ -135,10 +142,11 @@ func newRadix(page, capacity, hostCapacity int64, policy writePolicy) *radix {
 
 // reset empties the tree. It must not be called while requests hold parts of it.
 func (r *radix) reset() {
-	r.root = &node{locks: 1, device: true, host: true, devicePlace: -1, hostPlace: -1}
+	r.root = newNode()
+	r.root.locks, r.root.device, r.root.host = 1, true, true
 	r.free, r.hostFree = r.capacity, r.hostCap
 	r.evictable, r.protected = 0, 0
-	r.leaves.nodes, r.hostLeafs.nodes, r.pending = nil, nil, nil
+	r.leaves.nodes, r.hostLeafs.nodes, r.doubles.nodes, r.pending = nil, nil, nil, nil
 }
 
 func (r *radix) size(n *node) int64 { return int64(len(n.keys)) * r.page }
@@ -155,6 +163,9 @@ func (r *radix) settle(n *node) {
 	}
 	r.leaves.set(n, n.device && n.devKids == 0 && n.locks == 0)
 	r.hostLeafs.set(n, !n.device && n.host && len(n.kids.few) == 0 && n.hostHeld == 0)
+	if r.policy == writeBack && !r.keepDoubles {
+		r.doubles.set(n, n.device && n.host && n.hostHeld == 0)
+	}
 }
 
 // match is what a prefix search found. Device tokens lead; host tokens follow them.
@@ -205,11 +216,10 @@ func common(a, b []uint64) int {
 // split cuts n after the given number of pages and returns the upper part, which is new; n
 // stays the lower one, so that who holds n keeps holding all of it.
 func (r *radix) split(n *node, pages int) *node {
-	up := &node{
-		parent: n.parent, keys: n.keys[:pages:pages],
-		device: n.device, host: n.host, locks: n.locks, hostHeld: n.hostHeld, hits: n.hits,
-		used: n.used, devicePlace: -1, hostPlace: -1,
-	}
+	up := newNode()
+	up.parent, up.keys = n.parent, n.keys[:pages:pages]
+	up.device, up.host, up.locks, up.hostHeld = n.device, n.host, n.locks, n.hostHeld
+	up.hits, up.used = n.hits, n.used
 	n.parent.kids.replace(up)
 	n.keys = n.keys[pages:]
 	n.parent = up
@@ -217,6 +227,7 @@ func (r *radix) split(n *node, pages int) *node {
 	if n.device {
 		up.devKids = 1
 	}
+	r.settle(up)
 	return up
 }
 
@@ -271,7 +282,8 @@ func (r *radix) insert(keys []uint64, held int, chunk bool) (last *node, duplica
 	if done < len(keys) {
 		own := make([]uint64, len(keys)-done)
 		copy(own, keys[done:])
-		c := &node{parent: at, keys: own, device: true, devicePlace: -1, hostPlace: -1}
+		c := newNode()
+		c.parent, c.keys, c.device = at, own, true
 		at.kids.add(c)
 		at.devKids++
 		r.touch(c)
@@ -316,7 +328,7 @@ func (r *radix) drop(n *node) {
 		r.hostFree += r.size(n)
 	}
 	n.host = false
-	r.hostLeafs.set(n, false)
+	r.settle(n)
 	n.parent.kids.remove(n)
 	r.settle(n.parent)
 }
@@ -343,7 +355,7 @@ func (r *radix) inUse() int64 { return r.capacity - r.free - r.evictable }
 // check returns what is wrong with the books, or "".
 func (r *radix) check() string {
 	var evictable, protected, host int64
-	leaves, hostLeafs := 0, 0
+	leaves, hostLeafs, doubles := 0, 0, 0
 	bad := ""
 	var walk func(n *node)
 	walk = func(n *node) {
@@ -389,6 +401,9 @@ func (r *radix) check() string {
 		if r.hostLeafs.has(n) {
 			hostLeafs++
 		}
+		if r.doubles.has(n) {
+			doubles++
+		}
 		if r.leaves.has(n) != (n.device && devKids == 0 && n.locks == 0) {
 			bad = "a device leaf is in the wrong place"
 		}
@@ -408,7 +423,7 @@ func (r *radix) check() string {
 		return "host tokens in use and free are not the pool"
 	case r.hostFree < 0:
 		return "more tokens on the host than it holds"
-	case leaves != len(r.leaves.nodes) || hostLeafs != len(r.hostLeafs.nodes):
+	case leaves != len(r.leaves.nodes) || hostLeafs != len(r.hostLeafs.nodes) || doubles != len(r.doubles.nodes):
 		return "a node that is gone is still a leaf"
 	}
 	return ""

@@ -1,6 +1,11 @@
 package sim
 
-import "github.com/weirbench/weir/internal/record"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/weirbench/weir/internal/record"
+)
 
 // Constants of SGLang's scheduler (schedule_policy.py, environ.py, 2026-07).
 const (
@@ -9,14 +14,16 @@ const (
 	ratioFloor    = 98_000  // 0.7 x 0.14
 	ratioSteps    = 600     // decode steps from the one to the other
 	retractSteps  = 20      // steps that must fit after a retraction
+	lpmMost       = 128     // longest queue that is sorted by prefix
+	inBatchTokens = 32      // shared prefix of waiting requests that makes one wait for another
 )
 
 // maxJump is the most decode steps taken at once. Their length is that of the middle one,
 // which is exact where the cost of a step is linear in the context.
 const maxJump = 128
 
-// scheduler is SGLang's, for one rank: prefill before decode, in chunks, first come first
-// served, at most one request with a part of its prompt computed. It decides what the next
+// scheduler is SGLang's, for one rank: prefill before decode, in chunks, by longest cached
+// prefix or first come first served, at most one request with a part of its prompt computed. It decides what the next
 // step does; how long that takes and when it happens is the engine's business.
 type scheduler struct {
 	c     *Config
@@ -30,6 +37,7 @@ type scheduler struct {
 	ratio   int64 // share of outstanding output tokens that admission reserves, ppm
 
 	step      plan
+	heads     map[uint64]bool
 	now       int64
 	retracted int64 // requests, since the start
 	events    []Event
@@ -52,7 +60,7 @@ type piece struct {
 }
 
 func newScheduler(c *Config, cache *radix, caps []int64) *scheduler {
-	return &scheduler{c: c, cache: cache, caps: caps, ratio: ratioStart}
+	return &scheduler{c: c, cache: cache, caps: caps, ratio: ratioStart, heads: map[uint64]bool{}}
 }
 
 func (s *scheduler) busy() bool {
@@ -122,6 +130,7 @@ func (s *scheduler) formPrefill(p *plan) bool {
 		}
 		s.put(p, j, n, last)
 	}
+	s.order()
 	admitted := 0
 	for _, j := range s.waiting {
 		if int64(len(p.prefill)) >= room {
@@ -142,6 +151,36 @@ func (s *scheduler) formPrefill(p *plan) bool {
 		s.waiting = append(s.waiting[:0], s.waiting[admitted:]...)
 	}
 	return len(p.prefill) > 0
+}
+
+// order sorts the queue by the longest cached prefix, as schedule policy lpm does; a request
+// whose uncached prefix an earlier one in the queue is about to compute goes behind the others
+// (schedule_policy.py _compute_prefix_matches). Equal ones stay in the order of arrival.
+func (s *scheduler) order() {
+	if s.c.SchedulePolicy != "lpm" || len(s.waiting) < 2 || len(s.waiting) > lpmMost {
+		return
+	}
+	clear(s.heads)
+	for _, j := range s.waiting {
+		keys := j.pages((j.fill - 1) / s.c.PageSize)
+		m := s.cache.find(keys)
+		j.match = m.device + m.host
+		if j.match > inBatchTokens {
+			continue
+		}
+		head, n := uint64(0), int((inBatchTokens+s.c.PageSize-1)/s.c.PageSize)
+		if len(keys) < n {
+			continue
+		}
+		for _, k := range keys[:n] {
+			head = mix(head, k)
+		}
+		if s.heads[head] {
+			j.match = -1
+		}
+		s.heads[head] = true
+	}
+	slices.SortStableFunc(s.waiting, func(a, b *job) int { return cmp.Compare(b.match, a.match) })
 }
 
 func (s *scheduler) spend(a *adder, n int64) {
