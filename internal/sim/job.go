@@ -28,7 +28,7 @@ type job struct {
 	owned int64 // device tokens that only it holds
 
 	match   int64 // tokens found in the cache when the queue was last sorted
-	counted bool // hits are counted once, at the first chunk
+	counted bool  // hits are counted once, at the first chunk
 	hits    record.Hits
 
 	output  func(page int) uint64 // identity of a page with output tokens, nil for the job's own
