@@ -1,0 +1,159 @@
+package frontier
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weirbench/weir/internal/result"
+)
+
+// An Axis is a named number of a result that points can be compared on.
+type Axis struct {
+	Name   string // stable, for URLs and flags: "e2e_norm_p90"
+	Label  string // full name for a person
+	Short  string // name for a table's head
+	Unit   string // empty for a share
+	Better Direction
+	Share  bool // between 0 and 1, shown in percent
+	get    func(*result.Result) (v *float64, n, floor int64)
+}
+
+// Value is the number of r on the axis. Without one, why says what is missing.
+func (a *Axis) Value(r *result.Result) (v float64, why string, ok bool) {
+	p, n, floor := a.get(r)
+	switch {
+	case p != nil:
+		return *p, "", true
+	case n < floor && n > 0:
+		return 0, fmt.Sprintf("withheld: %d samples, %d are needed", n, floor), false
+	case floor > 0 && n == 0:
+		return 0, "no sample", false
+	default:
+		return 0, "not reported", false
+	}
+}
+
+// Has returns the number and nil without one.
+func (a *Axis) Has(r *result.Result) *float64 {
+	v, _, ok := a.Value(r)
+	if !ok {
+		return nil
+	}
+	return &v
+}
+
+// Percents are the percentiles that an axis may have.
+var Percents = []string{"p50", "p75", "p90", "p95", "p99"}
+
+func distOf(d *result.Dist, p string) (*float64, int64, int64) {
+	switch p {
+	case "p50":
+		return d.P50, d.N, result.Floors.P50
+	case "p75":
+		return d.P75, d.N, result.Floors.P75
+	case "p90":
+		return d.P90, d.N, result.Floors.P90
+	case "p95":
+		return d.P95, d.N, result.Floors.P95
+	}
+	return d.P99, d.N, result.Floors.P99
+}
+
+func rateOf(d *result.RateDist, p string) (*float64, int64, int64) {
+	return distOf(&result.Dist{N: d.N, P50: d.P50, P75: d.P75, P90: d.P90, P95: d.P95, P99: d.P99}, p)
+}
+
+func plain(get func(*result.Result) *float64) func(*result.Result) (*float64, int64, int64) {
+	return func(r *result.Result) (*float64, int64, int64) { return get(r), 0, 0 }
+}
+
+// Axes are all axes in the order in which they are offered.
+var Axes = axes()
+
+func axes() []*Axis {
+	var all []*Axis
+	rate := func(name, label, short string, get func(*result.Result) *result.RateDist) {
+		for _, p := range Percents {
+			all = append(all, &Axis{
+				Name: name + "_" + p, Label: label + ", " + p, Short: short + " " + p, Unit: "tok/s/user", Better: Higher,
+				get: func(r *result.Result) (*float64, int64, int64) { return rateOf(get(r), p) },
+			})
+		}
+	}
+	dist := func(name, label, short, unit string, get func(*result.Result) *result.Dist) {
+		for _, p := range Percents {
+			all = append(all, &Axis{
+				Name: name + "_" + p, Label: label + ", " + p, Short: short + " " + p, Unit: unit, Better: Lower,
+				get: func(r *result.Result) (*float64, int64, int64) { return distOf(get(r), p) },
+			})
+		}
+	}
+	one := func(name, label, short, unit string, better Direction, get func(*result.Result) *float64) {
+		all = append(all, &Axis{Name: name, Label: label, Short: short, Unit: unit, Better: better, get: plain(get)})
+	}
+	share := func(name, label, short string, better Direction, get func(*result.Result) *float64) {
+		all = append(all, &Axis{Name: name, Label: label, Short: short, Better: better, Share: true, get: plain(get)})
+	}
+	rate("e2e_norm", "End-to-end normalised interactivity", "E2E intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.E2ENorm })
+	rate("intvty", "Interactivity (1/ITL)", "intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.Decode })
+	rate("full_intvty", "Full-response interactivity", "full intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.FullResponse })
+	dist("ttft", "Time to first token", "TTFT", "s", func(r *result.Result) *result.Dist { return &r.Latency.TTFT })
+	dist("e2el", "End-to-end latency", "E2EL", "s", func(r *result.Result) *result.Dist { return &r.Latency.E2EL })
+	dist("itl", "Inter-token latency", "ITL", "s", func(r *result.Result) *result.Dist { return &r.Latency.ITL })
+
+	type flow = func(*result.Flow) *float64
+	for _, f := range []struct {
+		name, label, short string
+		get                flow
+	}{
+		{"total", "Throughput", "tok/s", func(f *result.Flow) *float64 { return f.Total }},
+		{"input", "Input throughput", "in tok/s", func(f *result.Flow) *float64 { return f.Input }},
+		{"output", "Output throughput", "out tok/s", func(f *result.Flow) *float64 { return f.Output }},
+		{"fresh", "Fresh-token throughput", "fresh tok/s", func(f *result.Flow) *float64 { return f.Fresh }},
+	} {
+		one(f.name+"_per_gpu", f.label+" per GPU", f.short+"/GPU", "tok/s/GPU", Higher, func(r *result.Result) *float64 { return f.get(&r.Throughput.EdgePerGPU) })
+		one(f.name, f.label, f.short, "tok/s", Higher, func(r *result.Result) *float64 { return f.get(&r.Throughput.Edge) })
+		one(f.name+"_window_per_gpu", f.label+" per GPU inside the window", f.short+"/GPU win", "tok/s/GPU", Higher, func(r *result.Result) *float64 { return f.get(&r.Throughput.WindowPerGPU) })
+	}
+	one("jobs_per_hour_per_gpu", "Agent runs completed per hour and GPU", "jobs/h/GPU", "jobs/h/GPU", Higher, func(r *result.Result) *float64 { return r.Jobs.PerHourPerGPU })
+	one("jobs_per_hour_per_user", "Agent runs completed per hour and user", "jobs/h/user", "jobs/h/user", Higher, func(r *result.Result) *float64 { return r.Jobs.PerHourPerUser })
+	one("conc", "Concurrent agents", "conc", "agents", Higher, func(r *result.Result) *float64 {
+		v := float64(r.Point.Conc)
+		return &v
+	})
+	share("hit_total", "Prefix hit rate, all tiers", "hit", Higher, func(r *result.Result) *float64 { return r.Hits.Total })
+	share("hit_device", "Prefix hit rate, device", "hit HBM", Higher, func(r *result.Result) *float64 { return r.Hits.Device })
+	share("hit_host", "Prefix hit rate, host", "hit host", Higher, func(r *result.Result) *float64 { return r.Hits.Host })
+	share("hit_storage", "Prefix hit rate, storage", "hit stor", Higher, func(r *result.Result) *float64 { return r.Hits.Storage })
+	share("ceiling", "Infinite-cache ceiling", "ceiling", Higher, func(r *result.Result) *float64 { return r.Hits.Ceiling })
+	share("kv_device", "Device KV pool in use, mean", "KV HBM", Lower, func(r *result.Result) *float64 { return r.Server.DeviceKVMean })
+	share("kv_host", "Host KV pool in use, mean", "KV host", Lower, func(r *result.Result) *float64 { return r.Server.HostKVMean })
+	share("error_rate", "Failed requests", "errors", Lower, func(r *result.Result) *float64 { return r.Requests.ErrorRate })
+	return all
+}
+
+// Default axes of an agentic comparison.
+const (
+	DefaultX = "e2e_norm_p90"
+	DefaultY = "total_per_gpu"
+)
+
+// ByName finds an axis; an unknown name is an error that lists the near ones.
+func ByName(name string) (*Axis, error) {
+	var near []string
+	stem, _, _ := strings.Cut(name, "_")
+	for _, a := range Axes {
+		if a.Name == name {
+			return a, nil
+		}
+		if stem != "" && strings.Contains(a.Name, stem) {
+			near = append(near, a.Name)
+		}
+	}
+	if len(near) == 0 {
+		for _, a := range Axes {
+			near = append(near, a.Name)
+		}
+	}
+	return nil, fmt.Errorf("unknown axis %q; there are %s", name, strings.Join(near, ", "))
+}
