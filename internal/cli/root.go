@@ -40,6 +40,10 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 	})
 	root.AddCommand(
 		newCorpusCmd(app),
+		newDeriveCmd(app),
+		newReportCmd(app),
+		newResultsCmd(app),
+		newServeCmd(app),
 		newVersionCmd(app),
 		newMatrixCmd(app),
 		newChangelogCmd(app),

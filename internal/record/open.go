@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
@@ -180,4 +181,33 @@ func sumFile(dir, name string) (FileSum, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, f)
 	return FileSum{name, n, hex.EncodeToString(h.Sum(nil))}, err
+}
+
+// Find lists the bundles under the given folders, in order of path; a folder that is a bundle
+// is listed itself. Nothing inside a bundle is searched.
+func Find(roots ...string) ([]string, error) {
+	var out []string
+	for _, root := range roots {
+		n := len(out)
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if !e.IsDir() {
+				return nil
+			}
+			if _, err := os.Stat(filepath.Join(path, PointFile)); err == nil {
+				out = append(out, path)
+				return fs.SkipDir
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(out) == n {
+			return nil, fmt.Errorf("%s: no bundle in it (a bundle is a folder with %s)", root, PointFile)
+		}
+	}
+	return out, nil
 }

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/frontier"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/store"
+)
+
+func newDeriveCmd(app *App) *cobra.Command {
+	var db, sweep string
+	var verify bool
+	cmd := &cobra.Command{
+		Use:   "derive BUNDLE...",
+		Short: "Derive the results of bundles again",
+		Long: `Derive reads what was recorded and computes every number from it, by the definitions of this
+version (` + result.Definitions + `), and writes result.json into each bundle. The same bundle gives the same
+result.json byte for byte on every machine. A folder is searched for bundles.
+
+It ends with 3 when a result is not valid.`,
+		Example: `  weir derive weir-runs/quickstart
+  weir derive --verify --db weir.db weir-runs/quickstart`,
+		Args: minArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dirs, err := record.Find(args...)
+			if err != nil {
+				return usage(err)
+			}
+			var entries []store.Entry
+			for _, dir := range dirs {
+				if verify {
+					b, err := record.OpenBundle(dir)
+					if err != nil {
+						return err
+					}
+					if err := b.Verify(); err != nil {
+						return err
+					}
+				}
+				r, err := result.DeriveDir(dir)
+				if err != nil {
+					return err
+				}
+				entries = append(entries, store.Entry{Result: r, Sweep: sweepName(sweep, dir), Bundle: absolute(dir)})
+			}
+			if db != "" {
+				if err := putAll(cmd.Context(), db, entries); err != nil {
+					return err
+				}
+			}
+			if err := printEntries(app, entries); err != nil {
+				return err
+			}
+			return invalidEntries(entries)
+		},
+	}
+	cmd.Flags().StringVar(&db, "db", "", "also put the results into the store in this `FILE`")
+	cmd.Flags().StringVar(&sweep, "sweep", "", "`NAME` of the sweep in the store (default: the folder that holds the bundle)")
+	cmd.Flags().BoolVar(&verify, "verify", false, "first compare the recorded files with their sums")
+	return cmd
+}
+
+func sweepName(given, dir string) string {
+	if given != "" {
+		return given
+	}
+	return filepath.Base(filepath.Dir(absolute(dir)))
+}
+
+func absolute(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		return abs
+	}
+	return dir
+}
+
+func putAll(ctx context.Context, db string, entries []store.Entry) error {
+	s, err := store.Open(db)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return s.Put(ctx, entries...)
+}
+
+func invalidEntries(entries []store.Entry) error {
+	n := 0
+	var first error
+	for _, e := range entries {
+		if !e.Result.Valid {
+			n++
+			if first == nil {
+				f := e.Result.Reasons[0]
+				first = fmt.Errorf("%s at concurrency %d: %s: %s", e.Result.Point.Key, e.Result.Point.Conc, f.Code, f.Text)
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	if n > 1 {
+		first = fmt.Errorf("%d results are not valid; the first: %w", n, first)
+	}
+	return invalid(first)
+}
+
+// printEntries prints one line a run.
+func printEntries(app *App, entries []store.Entry) error {
+	if app.JSON {
+		if entries == nil {
+			entries = []store.Entry{}
+		}
+		return app.printJSON(entries)
+	}
+	x, err := frontier.ByName(frontier.DefaultX)
+	if err != nil {
+		return err
+	}
+	ttft, err := frontier.ByName("ttft_p90")
+	if err != nil {
+		return err
+	}
+	y, err := frontier.ByName(frontier.DefaultY)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "id\tmodel\thardware\tengine\tprec\toffload\tconc\thit %\tceiling %\tTTFT p90 s\tintvty p90\ttok/s/GPU\tstate\t")
+	for _, e := range entries {
+		r := e.Result
+		s := frontier.SeriesOf(r)
+		state := "valid"
+		if !r.Valid {
+			state = "invalid: " + string(r.Reasons[0].Code)
+		}
+		if r.Simulated {
+			state += ", simulated"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.ID, frontier.ModelName(&r.Point), s.Hardware, s.Engine, s.Precision, s.Offload,
+			r.Point.Conc, sharePercent(r.Hits.Total), sharePercent(r.Hits.Ceiling), axisCell(ttft, r), axisCell(x, r), axisCell(y, r), state)
+	}
+	return w.Flush()
+}
+
+func sharePercent(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", 100**v)
+}
+
+// axisCell is the number of a run on an axis, the sample count in brackets where it is withheld.
+func axisCell(a *frontier.Axis, r *result.Result) string {
+	v, why, ok := a.Value(r)
+	if ok {
+		return frontier.Significant(v, 5)
+	}
+	if n, found := withheldCount(why); found {
+		return "[n " + n + "]"
+	}
+	return "-"
+}
+
+func withheldCount(why string) (string, bool) {
+	var n, need int
+	if _, err := fmt.Sscanf(why, "withheld: %d samples, %d are needed", &n, &need); err != nil {
+		return "", false
+	}
+	return fmt.Sprint(n), true
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/store"
+	"github.com/weirbench/weir/internal/web"
+)
+
+func newResultsCmd(app *App) *cobra.Command {
+	var db string
+	var csv bool
+	var filter filterFlags
+	cmd := &cobra.Command{
+		Use:   "results [ID]",
+		Short: "List the runs of a store, or show one",
+		Example: `  weir results --db weir.db --model GLM-5.2 --valid
+  weir results --db weir.db --csv > results.csv`,
+		Args: maxArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return showRun(cmd, app, db, args[0])
+			}
+			entries, err := queryStore(cmd, db, &filter)
+			if err != nil {
+				return err
+			}
+			if csv {
+				var rs []*result.Result
+				for _, e := range entries {
+					rs = append(rs, e.Result)
+				}
+				b, err := web.CSV(rs)
+				if err != nil {
+					return err
+				}
+				_, err = app.Out.Write(b)
+				return err
+			}
+			return printEntries(app, entries)
+		},
+	}
+	cmd.Flags().StringVar(&db, "db", "weir.db", "`FILE` of the store")
+	cmd.Flags().BoolVar(&csv, "csv", false, "print every number of every run as CSV")
+	filter.register(cmd)
+	return cmd
+}
+
+// showRun prints result.json of one run.
+func showRun(cmd *cobra.Command, app *App, db, id string) error {
+	s, err := store.OpenExisting(db)
+	if err != nil {
+		return usage(err)
+	}
+	defer s.Close()
+	e, err := s.Get(cmd.Context(), id)
+	if err != nil {
+		return usage(err)
+	}
+	if app.JSON {
+		return app.printJSON(e)
+	}
+	raw, err := e.Result.JSON()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(app.Out, "%s", raw)
+	return err
+}
+
+func maxArgs(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return usage(cobra.MaximumNArgs(n)(cmd, args)) }
+}
