@@ -40,6 +40,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 	})
 	root.AddCommand(
 		newCorpusCmd(app),
+		newPromptCmd(app),
 		newDeriveCmd(app),
 		newReportCmd(app),
 		newResultsCmd(app),

@@ -33,14 +33,14 @@ func benchBody(b *testing.B, in int64, turns int, e Endpoint) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.SetBytes(y.Size())
+	b.SetBytes(y.Len())
 	b.ReportAllocs()
 	for b.Loop() {
 		y, err := bl.Body(e, q)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if n, err := y.WriteTo(io.Discard); err != nil || n != y.Size() {
+		if n, err := y.Open().(*Reader).WriteTo(io.Discard); err != nil || n != y.Len() {
 			b.Fatal(n, err)
 		}
 	}
@@ -68,7 +68,7 @@ func BenchmarkSend230kTokens(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.SetBytes(y.Size())
+		b.SetBytes(y.Len())
 		post(b, srv, y)
 	}
 }
@@ -76,12 +76,12 @@ func BenchmarkSend230kTokens(b *testing.B) {
 // post sends a body as the client does: with its length known and a way to send it again.
 func post(tb testing.TB, srv *httptest.Server, y *Body) {
 	tb.Helper()
-	req, err := http.NewRequest(http.MethodPost, srv.URL, y)
+	req, err := http.NewRequest(http.MethodPost, srv.URL, y.Open())
 	if err != nil {
 		tb.Fatal(err)
 	}
-	req.ContentLength = y.Size()
-	req.GetBody = func() (io.ReadCloser, error) { return y.Reopen(), nil }
+	req.ContentLength = y.Len()
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(y.Open()), nil }
 	resp, err := srv.Client().Do(req)
 	if err != nil {
 		tb.Fatal(err)
@@ -118,22 +118,22 @@ func TestMemoryInFlight(t *testing.T) {
 	}
 	const flights = 32
 	before := heap()
-	var open [flights]*Body
+	var open [flights]io.Reader
 	var buf [flights][]byte
 	for i := range open {
 		y, err := b.Chat(q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		open[i], buf[i] = y, make([]byte, 32<<10)
+		open[i], buf[i] = y.Open(), make([]byte, 32<<10)
 		for range 100 { // half of it
-			if _, err := io.ReadFull(y, buf[i]); err != nil {
+			if _, err := io.ReadFull(open[i], buf[i]); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	each := (heap() - before) / flights
-	t.Logf("%d bytes in flight for a body of %d bytes, %d tokens", each, open[0].Size(), open[0].Tokens())
+	t.Logf("%d bytes in flight for a body of %d bytes, %d tokens", each, open[0].(*Reader).Body.Len(), open[0].(*Reader).Body.Tokens())
 	if each >= 1<<20 {
 		t.Errorf("%d bytes in flight", each)
 	}

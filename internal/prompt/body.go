@@ -7,9 +7,8 @@ import (
 	"github.com/weirbench/weir/internal/corpus"
 )
 
-// A Body is the body of one request, written while it is read: it holds the plan of the prompt
-// and never its text, a few kilobytes for a prompt of any length. It is read once by one
-// goroutine; Reopen gives another from the start, for a second try.
+// A Body is the body of one request. It holds the plan of the prompt and never its text: a few
+// kilobytes for a prompt of any length. It is immutable; every Open gives its bytes anew.
 type Body struct {
 	turn  *corpus.Turn
 	words *Words
@@ -26,19 +25,7 @@ type Body struct {
 	before, behind string
 	bare           bool // the first word goes without its separator
 
-	size   int64
-	tokens int64
-	want   int64
-
-	// reading
-	seg, stage int // message, and in it: 0 opening, 1 blocks, 2 tail, 3 closing
-	block      int // block or piece of the tail
-	piece      int // piece of the block
-	headAt     int // bytes of head written
-	footAt     int
-	begun      bool   // a word was written
-	pending    []byte // of a piece that did not fit into the caller's buffer
-	scratch    []byte
+	size, tokens, want int64
 }
 
 // A shape is how a prompt lies in JSON: what stands before and behind each message.
@@ -50,8 +37,11 @@ type shape struct {
 	systemApart bool
 }
 
-// Size is the exact length of the body in bytes: its Content-Length.
-func (b *Body) Size() int64 { return b.size }
+// Len is the exact length of the body in bytes: its Content-Length.
+func (b *Body) Len() int64 { return b.size }
+
+// Open gives the bytes of the body from the start, as a *Reader.
+func (b *Body) Open() io.Reader { return &Reader{Body: b} }
 
 // Tokens is the number of prompt tokens that the server should count. It is the recorded count
 // unless the prompt is too short to make room for the template's own tokens; then it is
@@ -64,47 +54,49 @@ func (b *Body) Recorded() int64 { return b.want }
 // Messages is the number of messages of the prompt.
 func (b *Body) Messages() int { return len(b.segs) }
 
-// Reopen returns the same body, to be read from its start.
-func (b *Body) Reopen() *Body {
-	c := *b
-	c.seg, c.stage, c.block, c.piece, c.headAt, c.footAt, c.begun = 0, 0, 0, 0, 0, 0, false
-	c.pending, c.scratch = nil, nil
-	return &c
-}
-
-// Close does nothing; it makes a Body an io.ReadCloser.
-func (b *Body) Close() error { return nil }
-
-// room is enough for any piece that step appends.
+// room is enough for any piece that a Reader appends.
 func (b *Body) room() int {
 	return int(min(b.bs, pieceWords))*b.words.longest + len(b.before) + len(b.behind) + 256
 }
 
+// A Reader writes a body while it is read. It is for one goroutine.
+type Reader struct {
+	Body           *Body
+	seg, stage     int    // message, and in it: 0 opening, 1 blocks, 2 tail, 3 closing
+	block          int    // block, or piece of the tail
+	piece          int    // piece of the block
+	headAt, footAt int    // bytes of head and foot written
+	begun          bool   // a word was written
+	pending        []byte // of a piece that did not fit into the caller's buffer
+	scratch        []byte
+}
+
 // Read writes the next bytes of the body into p.
-func (b *Body) Read(p []byte) (int, error) {
+func (r *Reader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	n := copy(p, b.pending)
-	b.pending = b.pending[n:]
-	m := copy(p[n:], b.head[b.headAt:])
-	b.headAt, n = b.headAt+m, n+m
+	b := r.Body
+	n := copy(p, r.pending)
+	r.pending = r.pending[n:]
+	m := copy(p[n:], b.head[r.headAt:])
+	r.headAt, n = r.headAt+m, n+m
 	room := b.room()
-	for n < len(p) && b.headAt == len(b.head) && b.seg < len(b.segs) {
+	for n < len(p) && r.headAt == len(b.head) && r.seg < len(b.segs) {
 		if len(p)-n >= room {
-			n = len(b.step(p[:n]))
+			n = len(r.step(p[:n]))
 			continue
 		}
-		if b.scratch == nil {
-			b.scratch = make([]byte, 0, room)
+		if r.scratch == nil {
+			r.scratch = make([]byte, 0, room)
 		}
-		b.pending = b.step(b.scratch)
-		m := copy(p[n:], b.pending)
-		b.pending, n = b.pending[m:], n+m
+		r.pending = r.step(r.scratch)
+		m := copy(p[n:], r.pending)
+		r.pending, n = r.pending[m:], n+m
 	}
-	if b.seg == len(b.segs) && len(b.pending) == 0 {
-		m := copy(p[n:], b.foot[b.footAt:])
-		b.footAt, n = b.footAt+m, n+m
+	if r.seg == len(b.segs) && len(r.pending) == 0 {
+		m := copy(p[n:], b.foot[r.footAt:])
+		r.footAt, n = r.footAt+m, n+m
 	}
 	if n == 0 {
 		return 0, io.EOF
@@ -115,12 +107,12 @@ func (b *Body) Read(p []byte) (int, error) {
 var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
 // WriteTo writes the rest of the body to w.
-func (b *Body) WriteTo(w io.Writer) (int64, error) {
+func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	var sum int64
 	for {
-		n, err := b.Read(*buf)
+		n, err := r.Read(*buf)
 		if err == io.EOF {
 			return sum, nil
 		}
@@ -135,7 +127,7 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// opening and closing are what stands around message i besides its words.
+// appendOpening and appendClosing append what stands around the words of message i.
 func (b *Body) appendOpening(dst []byte, i int) []byte {
 	s := b.segs[i]
 	if i > 0 && !(b.shape.systemApart && b.segs[i-1].role == System) {
@@ -157,43 +149,43 @@ func (b *Body) appendClosing(dst []byte, i int) []byte {
 }
 
 // step appends the next piece of the messages.
-func (b *Body) step(dst []byte) []byte {
-	at := len(dst)
-	s := b.segs[b.seg]
-	switch b.stage {
+func (r *Reader) step(dst []byte) []byte {
+	at, b := len(dst), r.Body
+	s := b.segs[r.seg]
+	switch r.stage {
 	case 0:
-		dst = b.appendOpening(dst, b.seg)
-		b.next(1)
+		dst = b.appendOpening(dst, r.seg)
+		r.next(1)
 	case 1:
-		if b.block == int(s.blocks) {
-			b.next(2)
+		if r.block == int(s.blocks) {
+			r.next(2)
 			break
 		}
-		n := int(s.blockTokens(b.block, b.bs, b.keep))
-		dst = b.words.appendBlock(dst, b.key, b.turn.Blocks[int(s.start)+b.block], n, b.piece)
-		if b.piece++; b.piece*pieceWords >= n {
-			b.block, b.piece = b.block+1, 0
+		n := int(s.blockTokens(r.block, b.bs, b.keep))
+		dst = b.words.appendBlock(dst, b.key, b.turn.Blocks[int(s.start)+r.block], n, r.piece)
+		if r.piece++; r.piece*pieceWords >= n {
+			r.block, r.piece = r.block+1, 0
 		}
 	case 2:
-		if n := b.tail.n; b.seg < len(b.segs)-1 || int64(b.block)*pieceWords >= n {
-			b.next(3)
+		if r.seg < len(b.segs)-1 || int64(r.block)*pieceWords >= b.tail.n {
+			r.next(3)
 			break
 		}
-		dst = b.words.appendTail(dst, b.tail, int64(b.block))
-		b.block++
+		dst = b.words.appendTail(dst, b.tail, int64(r.block))
+		r.block++
 	case 3:
-		dst = b.appendClosing(dst, b.seg)
-		b.next(0)
-		b.seg++
+		dst = b.appendClosing(dst, r.seg)
+		r.next(0)
+		r.seg++
 	}
-	if b.bare && !b.begun && len(dst) > at {
-		b.begun = true
+	if b.bare && !r.begun && len(dst) > at {
+		r.begun = true
 		dst = append(dst[:at], dst[at+1:]...)
 	}
 	return dst
 }
 
-func (b *Body) next(stage int) { b.stage, b.block, b.piece = stage, 0, 0 }
+func (r *Reader) next(stage int) { r.stage, r.block, r.piece = stage, 0, 0 }
 
 // measure sets the size of the body. It walks over the blocks of messages that were not
 // measured before and adds up lengths; no text is made.

@@ -15,20 +15,20 @@ import (
 	"github.com/weirbench/weir/internal/corpus"
 )
 
-// text is the body as bytes; its length must be its Size.
+// text is the body as bytes; its length must be its Len.
 func text(tb interface{ Fatalf(string, ...any) }, b *Body, err error) []byte {
 	if err != nil {
 		tb.Fatalf("body: %v", err)
 	}
-	data, err := io.ReadAll(iotest.OneByteReader(b.Reopen()))
+	data, err := io.ReadAll(iotest.OneByteReader(b.Open()))
 	if err != nil {
 		tb.Fatalf("read: %v", err)
 	}
-	if int64(len(data)) != b.Size() {
-		tb.Fatalf("body has %d bytes, Size says %d", len(data), b.Size())
+	if int64(len(data)) != b.Len() {
+		tb.Fatalf("body has %d bytes, Len says %d", len(data), b.Len())
 	}
 	var w bytes.Buffer
-	if n, err := b.Reopen().WriteTo(&w); err != nil || n != b.Size() || !bytes.Equal(w.Bytes(), data) {
+	if n, err := b.Open().(*Reader).WriteTo(&w); err != nil || n != b.Len() || !bytes.Equal(w.Bytes(), data) {
 		tb.Fatalf("WriteTo wrote %d of %d bytes, equal %v, err %v", n, len(data), bytes.Equal(w.Bytes(), data), err)
 	}
 	return data
@@ -178,11 +178,11 @@ func TestReadsOfAnySize(t *testing.T) {
 			t.Fatalf("not JSON: %s", want)
 		}
 		r := rand.New(rand.NewPCG(1, uint64(len(want))))
-		y = y.Reopen()
+		z := y.Open()
 		var got []byte
 		for {
 			p := make([]byte, 1+r.IntN(1+r.IntN(20_000)))
-			n, err := y.Read(p)
+			n, err := z.Read(p)
 			got = append(got, p[:n]...)
 			if err == io.EOF {
 				break

@@ -38,7 +38,7 @@ var endpoints = [...]struct{ name, path string }{
 	{"chat", "/v1/chat/completions"},
 	{"completions", "/v1/completions"},
 	{"completions-ids", "/v1/completions"},
-	{"generate-ids", "/generate"},
+	{"generate", "/generate"},
 	{"messages", "/v1/messages"},
 	{"responses", "/v1/responses"},
 }
@@ -63,7 +63,7 @@ func (e Endpoint) variant() variant {
 }
 
 // ParseEndpoint finds an endpoint by its name: chat, completions, completions-ids,
-// generate-ids, messages or responses.
+// generate, messages or responses.
 func ParseEndpoint(name string) (Endpoint, error) {
 	var names []string
 	for i, e := range endpoints {
@@ -75,7 +75,7 @@ func ParseEndpoint(name string) (Endpoint, error) {
 	return 0, fmt.Errorf("endpoint %q: use one of %s", name, strings.Join(names, ", "))
 }
 
-// Body is the body of a request in the format of an endpoint. Its Size is its Content-Length.
+// Body is the body of a request in the format of an endpoint. Its Len is its Content-Length.
 func (b *Builder) Body(e Endpoint, q Request) (*Body, error) {
 	y, err := b.body(&q, e.variant())
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *Builder) Body(e Endpoint, q Request) (*Body, error) {
 	return b.wrap(e, y, &q)
 }
 
-// Chat is the body of a request to /v1/chat/completions. Its Size is its Content-Length.
+// Chat is the body of a request to /v1/chat/completions. Its Len is its Content-Length.
 func (b *Builder) Chat(q Request) (*Body, error) { return b.Body(EndpointChat, q) }
 
 // wrap puts the prompt of y into the format of an endpoint.

@@ -2,8 +2,9 @@ package prompt
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -38,27 +39,41 @@ func (p *Placement) UnmarshalText(b []byte) error {
 	return fmt.Errorf("salt placement %q: use one of %s", b, strings.Join(placementNames[:], ", "))
 }
 
-// Salt is the text that makes the prompts of one tree its own: the marker "[rid:" and twelve
-// digits and "]" of the AgentX client, from the seed of the run, the trace, the play (trees the
-// lane has played before) and the lane, so that equal seeds give equal bytes on every machine.
-// Root and children of a tree share it. The digits are decimal, which makes every salt the
-// same number of tokens in a tokenizer that splits digits by ones or by threes.
+// Salt is the text that makes the prompts of one tree its own: the marker of the AgentX
+// client, "[rid:" and twelve hexadecimal digits and "]", from the seed of the run, the trace,
+// the play (trees played of it before) and the lane, so that equal seeds give equal bytes on
+// every machine. Root and children of a tree share it.
 func Salt(seed uint64, trace string, play, lane int) string {
-	h := sha256.New()
-	fmt.Fprintf(h, "%d:%d:%d:%s", seed, play, lane, trace)
-	n := binary.BigEndian.Uint64(h.Sum(nil)) % 1e12
-	return fmt.Sprintf("[rid:%012d]", n)
+	h := sha256.Sum256(fmt.Appendf(nil, "%d:%d:%d:%s", seed, play, lane, trace))
+	return evenSalt("[rid:" + hex.EncodeToString(h[:6]) + "]")
+}
+
+// evenSalt writes a marker with decimal digits, which are hexadecimal ones too: tokenizers
+// split digits by ones or by threes, so that all markers are the same number of tokens, while
+// letters among digits make it differ. Any other text stays what it is.
+func evenSalt(salt string) string {
+	salt = strings.Trim(salt, "\n")
+	if len(salt) != len("[rid:012345678901]") || !strings.HasPrefix(salt, "[rid:") || salt[len(salt)-1] != ']' {
+		return salt
+	}
+	n, err := strconv.ParseUint(salt[5:17], 16, 64)
+	if err != nil {
+		return salt
+	}
+	if _, err := strconv.ParseUint(salt[5:17], 10, 64); err == nil {
+		return salt // decimal already
+	}
+	return fmt.Sprintf("[rid:%012d]", n%1e12)
 }
 
 // saltText is a salt as it stands in a message, apart from its text by an empty line.
 func saltText(salt string, p Placement) (before, behind string) {
-	switch {
-	case salt == "":
+	salt = evenSalt(salt)
+	switch p {
+	case NoSalt:
 		return "", ""
-	case p == SystemSuffix || p == FirstTurnSuffix:
+	case SystemSuffix, FirstTurnSuffix:
 		return "", "\n\n" + salt
-	case p == NoSalt:
-		return "", ""
 	}
 	return salt + "\n\n", ""
 }

@@ -378,4 +378,4 @@ func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 	t.Logf("%d turns sum to their recorded count; %d streams compared with the naive conversation", turns, naive)
 }
 
-var _ io.WriterTo = (*Body)(nil)
+var _ io.WriterTo = (*Reader)(nil)

@@ -54,6 +54,9 @@ func (w *Words) AsIDs() *Words {
 	return w.withIDs(w.ids)
 }
 
+// IDs returns the token id of every word of List in order, nil when they are not known.
+func (w *Words) IDs() []int32 { return append([]int32(nil), w.ids...) }
+
 // A tokenizer is what decides how lower-case words apart by single spaces become tokens.
 type tokenizer struct {
 	model  encoder
