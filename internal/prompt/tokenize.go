@@ -326,8 +326,8 @@ func (m metaspace) apply(pieces []string) (out []string) {
 			continue
 		}
 		for len(p) > 0 {
-			n := strings.Index(p[len(m.marker):], m.marker) + len(m.marker)
-			if n < len(m.marker) || len(p) <= len(m.marker) {
+			n := strings.Index(p[1:], m.marker) + 1
+			if n == 0 {
 				n = len(p)
 			}
 			out, p = append(out, p[:n]), p[n:]
