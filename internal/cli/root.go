@@ -47,6 +47,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newServeCmd(app),
 		newVersionCmd(app),
 		newMatrixCmd(app),
+		newPlanCmd(app),
 		newChangelogCmd(app),
 	)
 	return root

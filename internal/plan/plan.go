@@ -199,6 +199,9 @@ func Compute(p *spec.Point, opt Options) (*Verdict, error) {
 		return nil, fmt.Errorf("%s: %w", where(p), err)
 	}
 	v := b.v
+	if why := b.model.Unknown["layers"]; why != "" {
+		b.find("", Unknown, "add the model with its layers to a --facts file", "what %s caches is not fully known: %s", b.model.Name, why)
+	}
 	for _, w := range b.workers() {
 		if err := b.role(w); err != nil {
 			return nil, fmt.Errorf("%s: %w", where(p), err)
@@ -213,12 +216,13 @@ func Compute(p *spec.Point, opt Options) (*Verdict, error) {
 	if r := v.Serving(); r != nil {
 		n := int64(r.Workers)
 		v.DeviceUniqueTokens = n * r.Device.UniqueTokens
-		v.UniqueTokens = n * r.uniqueTokens()
+		v.UniqueTokens = n * r.UniqueTokens()
 	}
 	return v, nil
 }
 
-func (r *Role) uniqueTokens() int64 {
+// UniqueTokens is how many distinct tokens one worker keeps over both tiers.
+func (r *Role) UniqueTokens() int64 {
 	switch {
 	case r.Host == nil:
 		return r.Device.UniqueTokens

@@ -1,0 +1,429 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// planFlags select points and say how to plan them.
+type planFlags struct {
+	masters                       []string
+	runners, factsFile, scenario  string
+	modelConfig, corpusPath       string
+	explain, solve, asRecipe      bool
+	conc                          []int
+	engineGB, poolGiB, workingSet float64
+
+	// A point by hand.
+	runner, framework, image, precision, spec, backend string
+	kvDType, writePolicy                               string
+	tp, pp, ep, oneConc                                int
+	dpAttn                                             bool
+	fraction, ratio, hostGB                            float64
+	budgetGB                                           int64
+}
+
+func newPlanCmd(app *App) *cobra.Command {
+	var f planFlags
+	cmd := &cobra.Command{
+		Use:   "plan [-f MASTER... -r RUNNERS] [KEY...]",
+		Short: "Say what fits before a GPU is touched",
+		Long: `Say for every point how large the device pool and each host pool will be on every rank and
+node, whether it fits the node, whether the configuration allows it, whether the engine accepts
+it, and what the smallest change is that makes it pass.
+
+Verdicts: fits, policy-violation, oom-host, oom-device, engine-rejects, unknown. The command ends
+with 4 when a point is refused. Where a point gives no size for its host tier, plan takes the
+largest that fits and is allowed; --as-recipe takes what the published launch script passes.`,
+		Example: `  weir plan -f nvidia-master.yaml -r runners.yaml 'glm5.2*'
+  weir plan -f nvidia-master.yaml -r runners.yaml --explain --conc 16 glm5.2-fp4-b200-sglang-agentic-mtp
+  weir plan -f nvidia-master.yaml -r runners.yaml --as-recipe 'glm5.2*'
+  weir plan -f nvidia-master.yaml -r runners.yaml --solve 'qwen3.5-fp8-b300*'
+  weir plan --model-config config.json --runner cluster:b200-dgxc --framework sglang --tp 8 --precision fp8`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(app, args) },
+	}
+	fs := cmd.Flags()
+	inputFlags(fs, &f.masters, &f.runners)
+	fs.StringVar(&f.scenario, "scenario", "", "keep one scenario: agentic-coding or fixed-seq-len")
+	fs.IntSliceVar(&f.conc, "conc", nil, "keep only these concurrencies")
+	fs.StringVar(&f.factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
+	fs.StringVar(&f.modelConfig, "model-config", "", "plan the model of a Hugging Face config.json instead")
+	fs.BoolVar(&f.explain, "explain", false, "print the worked sum in words")
+	fs.BoolVar(&f.solve, "solve", false, "print the largest host tier that fits and is allowed")
+	fs.BoolVar(&f.asRecipe, "as-recipe", false, "size host tiers as the published recipes do")
+	fs.StringVar(&f.corpusPath, "corpus", "", "with --solve: take the working set of a tree from the traces at this `PATH`")
+	fs.Float64Var(&f.workingSet, "working-set", 0, "with --solve: `TOKENS` of one tree")
+	fs.Float64Var(&f.engineGB, "engine-gb", -1, "host memory of one engine process beside its pools, `GB`; default: the fact")
+	fs.Float64Var(&f.poolGiB, "device-pool-gib", 0, "size of the device pool of a rank as the engine logged it, `GiB`")
+	f.handFlags(cmd)
+	return cmd
+}
+
+// handFlags describe one point without a master file.
+func (f *planFlags) handFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	fs.StringVar(&f.runner, "runner", "", "plan one point by hand on this runner `LABEL`")
+	fs.StringVar(&f.framework, "framework", "sglang", "by hand: framework as in a master file")
+	fs.StringVar(&f.image, "image", "", "by hand: image, for the engine's version")
+	fs.StringVar(&f.precision, "precision", "fp8", "by hand: precision of the weights")
+	fs.StringVar(&f.spec, "spec-decoding", "none", "by hand: none, mtp, ...")
+	fs.StringVar(&f.backend, "backend", "", "by hand: host tier; the engine's own by default")
+	fs.StringVar(&f.kvDType, "kv-dtype", "", "by hand: type of cached keys and values")
+	fs.StringVar(&f.writePolicy, "write-policy", "", "by hand: write_back, write_through, write_through_selective")
+	fs.IntVar(&f.tp, "tp", 1, "by hand: tensor parallelism")
+	fs.IntVar(&f.pp, "pp", 1, "by hand: pipeline parallelism")
+	fs.IntVar(&f.ep, "ep", 1, "by hand: expert parallelism")
+	fs.BoolVar(&f.dpAttn, "dp-attn", false, "by hand: data-parallel attention")
+	fs.IntVar(&f.oneConc, "concurrency", 16, "by hand: concurrency")
+	fs.Float64Var(&f.fraction, "mem-fraction", 0, "by hand: share of HBM for weights and KV; default: recipe or engine")
+	fs.Float64Var(&f.ratio, "host-ratio", 0, "by hand: host tier as a multiple of the device pool")
+	fs.Float64Var(&f.hostGB, "host-gb-per-rank", 0, "by hand: host tier as the engine's own size, decimal `GB` per rank")
+	fs.Int64Var(&f.budgetGB, "budget-gb", 0, "by hand: host memory that the point may pin on a node, decimal `GB`")
+}
+
+func (f *planFlags) run(app *App, args []string) error {
+	var keys []string
+	for _, a := range args { // several files may follow one -f
+		if strings.HasSuffix(a, ".yaml") || strings.HasSuffix(a, ".yml") {
+			f.masters = append(f.masters, a)
+		} else {
+			keys = append(keys, a)
+		}
+	}
+	opt, err := f.options()
+	if err != nil {
+		return err
+	}
+	pts, err := f.points(keys, opt)
+	if err != nil {
+		return err
+	}
+	if f.solve {
+		return f.printSolutions(app, pts, opt)
+	}
+	vs, err := verdicts(pts, opt)
+	if err != nil {
+		return err
+	}
+	switch {
+	case app.JSON:
+		err = app.printJSON(vs)
+	case f.explain:
+		for i, v := range vs {
+			if i > 0 {
+				fmt.Fprintln(app.Out)
+			}
+			fmt.Fprint(app.Out, v.Explain())
+		}
+	default:
+		err = printVerdicts(app, vs)
+	}
+	if err != nil {
+		return err
+	}
+	return refusal(vs)
+}
+
+func (f *planFlags) options() (plan.Options, error) {
+	opt := plan.Options{AsRecipe: f.asRecipe, Facts: facts.Embedded()}
+	if f.engineGB >= 0 {
+		n := int64(f.engineGB * 1e9)
+		opt.HostProcessBytes = &n
+	}
+	if f.poolGiB < 0 || f.poolGiB > 1<<20 {
+		return opt, usagef("--device-pool-gib %g is not within 0 to 1048576", f.poolGiB)
+	}
+	opt.DevicePoolBytes = int64(f.poolGiB * (1 << 30))
+	if f.factsFile != "" {
+		b, err := os.ReadFile(f.factsFile)
+		if err != nil {
+			return opt, usage(err)
+		}
+		if opt.Facts, err = opt.Facts.Extend(f.factsFile, b); err != nil {
+			return opt, usage(err)
+		}
+	}
+	if f.modelConfig != "" {
+		m, err := readModelConfig(f.modelConfig, f.precision)
+		if err != nil {
+			return opt, usage(err)
+		}
+		opt.Model = m
+	}
+	return opt, nil
+}
+
+// readModelConfig reads a config.json and, where it lies beside it, the size of the weights.
+func readModelConfig(path, precision string) (*facts.Model, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.Size() > 16<<20 {
+		return nil, fmt.Errorf("%s has %d bytes: a config.json is smaller than 16 MiB", path, st.Size())
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := facts.ParseHFConfig(path, b, st.ModTime().UTC().Format(time.DateOnly))
+	if err != nil {
+		return nil, err
+	}
+	index := filepath.Join(filepath.Dir(path), "model.safetensors.index.json")
+	if b, err := os.ReadFile(index); err == nil {
+		if err := m.AddSafetensorsIndex(index, b, precision); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (f *planFlags) points(keys []string, opt plan.Options) ([]*spec.Point, error) {
+	if f.runner != "" {
+		if len(f.masters) > 0 || len(keys) > 0 {
+			return nil, usagef("--runner plans one point by hand and takes no master file and no key; drop one of them")
+		}
+		return f.byHand(opt)
+	}
+	if len(f.masters) == 0 {
+		return nil, usagef("name master files with -f, or one point by hand with --runner")
+	}
+	set, err := spec.Load(f.masters, f.runners)
+	if err != nil {
+		return nil, usage(err)
+	}
+	sel := spec.Selection{Keys: keys, Conc: f.conc}
+	switch s := spec.Scenario(f.scenario); s {
+	case "":
+	case spec.AgenticCoding, spec.FixedSeqLen:
+		sel.Scenarios = []spec.Scenario{s}
+	default:
+		return nil, usagef("--scenario %q is not known; known: agentic-coding, fixed-seq-len", f.scenario)
+	}
+	pts, err := set.Points(sel)
+	if err != nil {
+		return nil, usage(err)
+	}
+	if len(pts) == 0 {
+		return nil, usagef("no point is selected")
+	}
+	return pts, nil
+}
+
+func (f *planFlags) byHand(opt plan.Options) ([]*spec.Point, error) {
+	if opt.Model == nil {
+		return nil, usagef("--runner needs --model-config")
+	}
+	const million = 1_000_000
+	if f.fraction < 0 || f.fraction > 1 || f.ratio < 0 || f.ratio > 1000 || f.hostGB < 0 || f.hostGB > 1e6 {
+		return nil, usagef("--mem-fraction is within 0 to 1, --host-ratio within 0 to 1000, --host-gb-per-rank within 0 to 1000000")
+	}
+	p := &spec.Point{
+		Key: opt.Model.Name, Model: opt.Model.Name, Precision: f.precision, Framework: f.framework, Image: f.image,
+		Runner: f.runner, Scenario: spec.AgenticCoding, Conc: f.oneConc, SpecDecoding: f.spec,
+		Unified: &spec.Parallel{TP: f.tp, PP: f.pp, EP: f.ep, PCP: 1, DCP: 1, DPAttn: f.dpAttn},
+		Offload: spec.Offload{Mode: "none"},
+		Weir: spec.WeirFields{MemFractionPPM: int64(f.fraction*million + 0.5), KVDType: f.kvDType, WritePolicy: f.writePolicy,
+			HostRatioPPM: int64(f.ratio*million + 0.5), HostBytesPerRank: int64(f.hostGB*1e9 + 0.5)},
+	}
+	if f.backend != "" || f.budgetGB != 0 || f.ratio > 0 || f.hostGB > 0 {
+		p.Offload = spec.Offload{Mode: "dram", Backend: spec.Component{Name: f.backend}, BudgetGB: f.budgetGB}
+	}
+	return []*spec.Point{p}, nil
+}
+
+// verdicts plans points. A fact that is missing is a verdict; a point that makes no sense is a
+// usage error, all of them in one.
+func verdicts(pts []*spec.Point, opt plan.Options) ([]*plan.Verdict, error) {
+	var errs []error
+	var out []*plan.Verdict
+	for _, p := range pts {
+		v, err := plan.Compute(p, opt)
+		switch {
+		case errors.Is(err, facts.ErrUnknown):
+			v = &plan.Verdict{PointID: p.ID(), Key: p.Key, Name: p.Name, Conc: p.Conc, Runner: p.Runner, Model: p.Model, Precision: p.Precision,
+				Status: plan.Unknown, Findings: []plan.Finding{{Status: plan.Unknown, Reason: err.Error()}}, Roles: []plan.Role{}}
+		case err != nil:
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, v)
+	}
+	return out, usage(errors.Join(errs...))
+}
+
+func printVerdicts(app *App, vs []*plan.Verdict) error {
+	tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "VERDICT\tCONC\tROLE\tDEVICE TOK/RANK\tHOST TOK/RANK\tUNIQUE TOK\tB/TOK\tHOST/RANK\tON NODE\tLIMIT\tALLOWED\t  KEY")
+	for _, v := range vs {
+		if len(v.Roles) == 0 {
+			fmt.Fprintf(tw, "%s\t%d\t-\t-\t-\t-\t-\t-\t-\t-\t-\t  %s\n", v.Status, v.Conc, v.Key)
+		}
+		for _, r := range v.Roles {
+			host, rank, allowed := "-", "-", "-"
+			unique := r.Device.UniqueTokens
+			if r.Host != nil {
+				host, rank = fmt.Sprint(r.Host.Tokens), plan.GB(r.Host.Bytes)
+				unique = r.UniqueTokens()
+			}
+			if r.Node.PolicyBytes.N > 0 {
+				allowed = plan.GB(r.Node.PolicyBytes.N)
+			}
+			limit := "unknown"
+			if r.Node.MemoryBytes.N > 0 {
+				limit = plan.GB(r.Node.LimitBytes)
+			}
+			fmt.Fprintf(tw, "%s\t%d\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t  %s\n", v.Status, v.Conc, r.Name,
+				r.Device.Tokens, host, int64(r.Workers)*unique, r.BytesPerToken, rank, plan.GB(r.Node.TotalBytes), limit, allowed, v.Key)
+		}
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	printReasons(app, vs)
+	return nil
+}
+
+// printReasons prints every finding and warning once with the points that have it.
+func printReasons(app *App, vs []*plan.Verdict) {
+	type reason struct {
+		text  string
+		first *plan.Verdict
+		n     int
+	}
+	var order []*reason
+	seen := map[string]*reason{}
+	note := func(v *plan.Verdict, text string) {
+		r := seen[text]
+		if r == nil {
+			r = &reason{text: text, first: v}
+			seen[text] = r
+			order = append(order, r)
+		}
+		r.n++
+	}
+	for _, v := range vs {
+		for _, f := range v.Findings {
+			change := ""
+			if f.Change != "" {
+				change = "\n    smallest change: " + f.Change
+			}
+			note(v, fmt.Sprintf("%s: %s%s", f.Status, f.Reason, change))
+		}
+	}
+	for _, v := range vs {
+		for _, w := range v.Warnings {
+			note(v, fmt.Sprintf("warning %s: %s", w.Code, w.Message))
+		}
+	}
+	for _, r := range order {
+		more := ""
+		if r.n > 1 {
+			more = fmt.Sprintf(" and %d more", r.n-1)
+		}
+		fmt.Fprintf(app.Out, "\n%s, concurrency %d%s\n  %s\n", r.first.Key, r.first.Conc, more, r.text)
+	}
+}
+
+// refusal counts verdicts and refuses where one does not fit.
+func refusal(vs []*plan.Verdict) error {
+	count := map[plan.Status]int{}
+	for _, v := range vs {
+		count[v.Status]++
+	}
+	if count[plan.Fits] == len(vs) {
+		return nil
+	}
+	var parts []string
+	for _, s := range []plan.Status{plan.EngineRejects, plan.OOMDevice, plan.OOMHost, plan.PolicyViolation, plan.Unknown} {
+		if count[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", count[s], s))
+		}
+	}
+	return refused(fmt.Errorf("%d of %d points do not pass: %s", len(vs)-count[plan.Fits], len(vs), strings.Join(parts, ", ")))
+}
+
+func (f *planFlags) printSolutions(app *App, pts []*spec.Point, opt plan.Options) error {
+	set := int64(f.workingSet)
+	var err error
+	if f.corpusPath != "" {
+		if set, err = workingSet(f.corpusPath); err != nil {
+			return err
+		}
+	}
+	var vs []*plan.Verdict
+	var sols []plan.Solution
+	for _, p := range pts {
+		v, s, err := plan.Solve(p, opt, set)
+		if err != nil {
+			return usage(err)
+		}
+		vs, sols = append(vs, v), append(sols, s...)
+	}
+	if app.JSON {
+		err = app.printJSON(sols)
+	} else {
+		err = printSolutionTable(app, sols, set)
+	}
+	if err != nil {
+		return err
+	}
+	return refusal(vs)
+}
+
+func printSolutionTable(app *App, sols []plan.Solution, set int64) error {
+	tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', 0)
+	head := "KEY\tCONC\tROLE\tSETTING\tON NODE\tBOUND BY\tDEVICE TOK\tBOTH TIERS TOK"
+	if set > 0 {
+		head += "\tDEVICE HOLDS\tBOTH HOLD"
+	}
+	fmt.Fprintln(tw, head)
+	for _, s := range sols {
+		flag, bytes, bound := "-", "-", "-"
+		if s.Flag != "" {
+			flag, bytes = s.Flag, plan.GB(s.HostBytes)
+		}
+		if s.Bound != "" {
+			bound = s.Bound
+		}
+		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d", s.Key, s.Conc, s.Role, flag, bytes, bound, s.DeviceTokens, s.UniqueTokens)
+		if set > 0 {
+			fmt.Fprintf(tw, "\t%d trees\t%d trees", s.DeviceHold, s.Hold)
+		}
+		fmt.Fprintln(tw)
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	if set > 0 {
+		fmt.Fprintf(app.Out, "\na tree is counted with %d tokens: all distinct tokens of a trace, mean over the corpus or as given\n", set)
+	}
+	return nil
+}
+
+// workingSet is the mean number of distinct tokens of a trace.
+func workingSet(path string) (int64, error) {
+	c, err := corpus.Load(path, corpus.LoadOptions{})
+	if err != nil {
+		return 0, usage(err)
+	}
+	d := c.Stats().UniqueTokens
+	if d == nil || d.Mean < 1 {
+		return 0, usagef("%s: its traces record no block identities, so they have no working set; give --working-set", path)
+	}
+	return int64(d.Mean), nil
+}
