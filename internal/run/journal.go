@@ -1,0 +1,129 @@
+package run
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// JournalFile is the name of a sweep's journal in its folder.
+const JournalFile = "journal.jsonl"
+
+// State is what happened to a point, as the journal says it.
+type State string
+
+const (
+	Planned  State = "planned"  // expanded and planned, not begun
+	Refused  State = "refused"  // by plan or pre-flight; Detail holds the arithmetic
+	Started  State = "started"  // a bundle was begun
+	Complete State = "complete" // the bundle is whole; Detail holds the validity
+	Failed   State = "failed"   // no result; Detail holds class and reason
+	Skipped  State = "skipped"  // complete from an earlier run of the same sweep
+	Stopped  State = "stopped"  // interrupted; nothing of it was kept
+)
+
+// An Entry is one line of the journal.
+type Entry struct {
+	At     time.Time `json:"at"`
+	Point  string    `json:"point"` // spec.Point.ID
+	Name   string    `json:"name"`
+	State  State     `json:"state"`
+	Detail string    `json:"detail,omitempty"`
+	// Job is the scheduler's job of the point, empty where none is used.
+	Job string `json:"job,omitempty"`
+}
+
+// A Journal is the append-only record of a sweep. Every entry is on disk before Append
+// returns. It is not safe for concurrent use.
+type Journal struct {
+	f   *os.File
+	now func() time.Time
+}
+
+// OpenJournal opens or begins a journal. A last line that a crash left torn is cut off.
+func OpenJournal(path string) (*Journal, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	end, err := wholeLines(f)
+	if err == nil {
+		err = f.Truncate(end)
+	}
+	if err == nil {
+		_, err = f.Seek(end, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &Journal{f: f, now: time.Now}, nil
+}
+
+// wholeLines is the length of the part of f that ends with a newline.
+func wholeLines(f *os.File) (int64, error) {
+	r := bufio.NewReader(f)
+	var end int64
+	for {
+		line, err := r.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return end, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		end += int64(len(line))
+	}
+}
+
+// Append writes one entry, stamps it and returns when it is on disk.
+func (j *Journal) Append(e Entry) error {
+	e.At = j.now().UTC()
+	b, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	if _, err := j.f.Write(append(b, '\n')); err != nil {
+		return err
+	}
+	return j.f.Sync()
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.f.Close() }
+
+// ReadJournal returns the entries of a journal in order; a torn last line is left out. A line
+// in the middle that is not an entry is an error that names it.
+func ReadJournal(path string) ([]Entry, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []Entry
+	for n := 1; len(b) > 0; n++ {
+		i := indexNewline(b)
+		if i < 0 {
+			break
+		}
+		var e Entry
+		if err := json.Unmarshal(b[:i], &e); err != nil {
+			return nil, fmt.Errorf("%s:%d: not a journal entry: %w", path, n, err)
+		}
+		out = append(out, e)
+		b = b[i+1:]
+	}
+	return out, nil
+}
+
+func indexNewline(b []byte) int {
+	for i, c := range b {
+		if c == '\n' {
+			return i
+		}
+	}
+	return -1
+}

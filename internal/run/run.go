@@ -1,0 +1,131 @@
+// Package run takes one point from plan to result, and a sweep of points to a set of bundles.
+//
+// A Job is one run of one point. An Executor measures a job: it replays the corpus against an
+// engine, real or simulated, and writes what happened into a bundle. A Sweep gives every point
+// to an executor, one bundle a point, and survives being stopped: a bundle is whole or it is
+// not there, the journal says what happened to every point, and the same sweep again runs only
+// what has no whole bundle yet.
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// A Job is one run of one point.
+type Job struct {
+	Point   *spec.Point
+	Verdict *plan.Verdict // nil for a server that nobody planned
+	Corpus  *corpus.Corpus
+	Replay  replay.Options
+	Repeat  int // from 0; every repeat has an own seed
+	// Version of the program, for the bundle.
+	Version string
+	// Progress is called now and then while the job runs; nil is allowed.
+	Progress func(Progress)
+}
+
+// Progress is how far a running job is.
+type Progress struct {
+	Phase  record.Phase
+	NowNs  int64 // since the run's epoch
+	EndNs  int64 // planned end of profiling since the epoch, 0 while it is not known
+	Counts replay.Counts
+}
+
+// An Executor measures a job and leaves the bundle unsealed, with point.json and all records in
+// it. A run that ended early for a reason that the result must state is no error: the meta
+// says so. An error means that there is nothing to derive a result from; *Failure gives it a
+// class. When ctx ends, Measure stops what it started and returns ctx's error.
+type Executor interface {
+	Name() string
+	Measure(ctx context.Context, j *Job, w *record.BundleWriter) error
+}
+
+// A Failure is why a job has no result.
+type Failure struct {
+	Class  string // config, capacity, start, crash, stall, client, node, cancelled
+	Reason string
+}
+
+func (f *Failure) Error() string { return f.Class + ": " + f.Reason }
+
+func failf(class, format string, a ...any) *Failure {
+	return &Failure{Class: class, Reason: fmt.Sprintf(format, a...)}
+}
+
+// seed is the seed of a repeat: the point's own for the first.
+func (j *Job) seed() uint64 { return j.Point.Weir.Seed + uint64(j.Repeat) }
+
+// meta begins the bundle's meta from what is known before the run.
+func (j *Job) meta() (*record.Meta, error) {
+	m := record.NewMeta()
+	raw, err := json.Marshal(j.Point)
+	if err != nil {
+		return nil, err
+	}
+	m.Weir = j.Version
+	m.PointID = j.Point.ID()
+	m.Point = raw
+	m.Seed = j.seed()
+	m.Repeat = j.Repeat
+	m.Semantics = replay.Semantics
+	m.Corpus = record.Corpus{
+		Name: j.Corpus.Name, Fingerprint: j.Corpus.Fingerprint,
+		Traces: len(j.Corpus.Traces), Skipped: len(j.Corpus.Skipped),
+	}
+	pre, dec, total := j.Point.GPUs()
+	m.GPUs = record.GPUs{Prefill: pre, Decode: dec, Total: total}
+	if j.Verdict != nil {
+		m.Pools = pools(j.Verdict)
+	}
+	return m, nil
+}
+
+// pools are the planned pools of the whole deployment: those of the workers that compute
+// prefill, which hold the prefix cache.
+func pools(v *plan.Verdict) record.Pools {
+	r := v.Serving()
+	if r == nil {
+		return record.UnknownPools
+	}
+	n := int64(r.Workers)
+	p := record.Pools{
+		DeviceTokens: n * r.Device.UniqueTokens,
+		DeviceBytes:  n * int64(r.Ranks) * r.Device.PoolBytes,
+	}
+	if r.Host != nil {
+		p.HostTokens = n * r.Host.UniqueTokens
+		p.HostBytes = n * int64(r.Ranks) * r.Host.Bytes
+	}
+	return p
+}
+
+// Version names the build in bundles: the module's version or the commit it was built from.
+func Version() string {
+	if bi, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range bi.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				return "dev-" + s.Value[:12]
+			}
+		}
+	}
+	return "dev"
+}
+
+// ReplayOptions are the options that a point is replayed with: InferenceX's, with the point's
+// concurrency, duration and seed.
+func ReplayOptions(p *spec.Point) replay.Options {
+	o := replay.InferenceX(p.Conc, time.Duration(p.DurationNs))
+	o.Seed = p.Weir.Seed
+	return o
+}

@@ -1,0 +1,276 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/result"
+)
+
+// partialSuffix marks the folder of a bundle that is being written.
+const partialSuffix = ".partial"
+
+// A Sweep runs jobs into one folder, a bundle each.
+type Sweep struct {
+	Dir      string // made when absent; locked while Run works
+	Jobs     []*Job // in the order in which they are begun; Prepared fills Verdict
+	Executor Executor
+	Parallel int  // jobs at once, at least 1
+	FailFast bool // stop beginning jobs after the first that failed
+
+	// Report is called for every change of a job's state, one call at a time.
+	Report func(Update)
+}
+
+// An Update is a change of one job's state.
+type Update struct {
+	Index    int // in Jobs
+	State    State
+	Result   *result.Result // with Complete and Skipped
+	Err      error          // with Refused, Failed and Stopped
+	Progress Progress       // with Started, as it goes
+}
+
+// Counts of how a sweep's jobs ended.
+type Summary struct {
+	Complete, Skipped, Invalid, Refused, Failed, Stopped int
+}
+
+// ErrLocked is returned when another process runs a sweep in the same folder.
+var ErrLocked = errors.New("another sweep is running in this folder")
+
+// BundleDir is the folder of a job's bundle in a sweep's folder.
+func BundleDir(dir string, j *Job) string {
+	name := j.Point.ID()
+	if j.Repeat > 0 {
+		name = fmt.Sprintf("%s-r%d", name, j.Repeat)
+	}
+	return filepath.Join(dir, name)
+}
+
+// Run runs every job that has no whole bundle yet. It returns when all are done or, after ctx
+// ended, when what was running is stopped; then the error is ctx's. Failed and refused jobs are
+// no error: the summary counts them.
+func (s *Sweep) Run(ctx context.Context) (Summary, error) {
+	var sum Summary
+	if err := os.MkdirAll(s.Dir, 0o777); err != nil {
+		return sum, err
+	}
+	unlock, err := lock(filepath.Join(s.Dir, ".lock"))
+	if err != nil {
+		return sum, err
+	}
+	defer unlock()
+	journal, err := OpenJournal(filepath.Join(s.Dir, JournalFile))
+	if err != nil {
+		return sum, err
+	}
+	defer journal.Close()
+	if err := sweepPartials(s.Dir); err != nil {
+		return sum, err
+	}
+
+	var mu sync.Mutex // guards sum, journal and Report
+	var journalErr error
+	say := func(u Update, detail string) {
+		mu.Lock()
+		defer mu.Unlock()
+		j := s.Jobs[u.Index]
+		if u.State != Started || u.Progress == (Progress{}) {
+			e := Entry{Point: filepath.Base(BundleDir(s.Dir, j)), Name: j.Point.Name, State: u.State, Detail: detail}
+			if err := journal.Append(e); err != nil && journalErr == nil {
+				journalErr = err
+			}
+		}
+		sum.count(u)
+		if s.Report != nil {
+			s.Report(u)
+		}
+	}
+
+	work, cancel := context.WithCancel(ctx)
+	defer cancel()
+	slots := make(chan struct{}, max(1, s.Parallel))
+	var wg sync.WaitGroup
+	for i := range s.Jobs {
+		slots <- struct{}{}
+		if work.Err() != nil {
+			<-slots
+			break
+		}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if u := s.one(work, i, say); s.FailFast && u == Failed {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return sum, err
+	}
+	return sum, journalErr
+}
+
+// one runs one job and returns the state that it ended in.
+func (s *Sweep) one(ctx context.Context, i int, say func(Update, string)) State {
+	j := s.Jobs[i]
+	dir := BundleDir(s.Dir, j)
+	if r, err := whole(dir); err != nil {
+		say(Update{Index: i, State: Failed, Err: err}, err.Error())
+		return Failed
+	} else if r != nil {
+		say(Update{Index: i, State: Skipped, Result: r}, "")
+		return Skipped
+	}
+	if err := Refusal(j); err != nil {
+		say(Update{Index: i, State: Refused, Err: err}, err.Error())
+		return Refused
+	}
+	say(Update{Index: i, State: Started}, "")
+	j.Progress = func(p Progress) { say(Update{Index: i, State: Started, Progress: p}, "") }
+	r, err := s.measure(ctx, j, dir)
+	switch {
+	case err == nil:
+		detail := "valid"
+		if !r.Valid {
+			detail = "invalid: " + r.Reasons[0].Text
+		}
+		say(Update{Index: i, State: Complete, Result: r}, detail)
+		return Complete
+	case ctx.Err() != nil:
+		say(Update{Index: i, State: Stopped, Err: ctx.Err()}, "")
+		return Stopped
+	}
+	say(Update{Index: i, State: Failed, Err: err}, err.Error())
+	return Failed
+}
+
+// measure fills a partial folder and renames it when the bundle is whole.
+func (s *Sweep) measure(ctx context.Context, j *Job, dir string) (*result.Result, error) {
+	partial := dir + partialSuffix
+	if err := os.RemoveAll(partial); err != nil {
+		return nil, err
+	}
+	r, err := Measure(ctx, s.Executor, j, partial)
+	if ctx.Err() != nil {
+		return nil, errors.Join(ctx.Err(), os.RemoveAll(partial))
+	}
+	if err != nil && r == nil {
+		if _, statErr := os.Stat(filepath.Join(partial, record.FailedFile)); statErr != nil {
+			os.RemoveAll(partial)
+			return nil, err
+		}
+	}
+	if rmErr := os.RemoveAll(dir); rmErr != nil { // a failed bundle of an earlier run
+		return nil, rmErr
+	}
+	if mvErr := os.Rename(partial, dir); mvErr != nil {
+		return nil, mvErr
+	}
+	return r, err
+}
+
+// Measure runs one job with an executor into the folder dir and derives its result. A job
+// without a result leaves a bundle that ends with FAILED and its class.
+func Measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Result, error) {
+	w, err := record.CreateBundle(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = ex.Measure(ctx, j, w)
+	if err == nil {
+		return result.Finish(w)
+	}
+	if ctx.Err() != nil {
+		w.Abandon()
+		return nil, ctx.Err()
+	}
+	class := "client"
+	var f *Failure
+	if errors.As(err, &f) {
+		class = f.Class
+	}
+	return nil, errors.Join(err, w.Fail(class, err.Error()))
+}
+
+// whole returns the result of a complete bundle, nil when there is none. A bundle whose
+// result.json is missing is derived again.
+func whole(dir string) (*result.Result, error) {
+	if _, err := os.Stat(filepath.Join(dir, record.CompleteFile)); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return result.DeriveDir(dir)
+}
+
+// Refusal says why the plan refuses a job; nil when it does not.
+func Refusal(j *Job) error {
+	if j.Verdict == nil || j.Verdict.OK() {
+		return nil
+	}
+	v := j.Verdict
+	for _, f := range v.Findings {
+		if f.Status == v.Status {
+			text := fmt.Sprintf("%s: %s", f.Status, f.Reason)
+			if f.Change != "" {
+				text += "; " + f.Change
+			}
+			return errors.New(text)
+		}
+	}
+	return errors.New(string(v.Status))
+}
+
+// sweepPartials removes what a killed process left.
+func sweepPartials(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, "*"+partialSuffix))
+	for _, p := range left {
+		err = errors.Join(err, os.RemoveAll(p))
+	}
+	return err
+}
+
+func (s *Summary) count(u Update) {
+	switch u.State {
+	case Complete:
+		s.Complete++
+		if !u.Result.Valid {
+			s.Invalid++
+		}
+	case Skipped:
+		s.Skipped++
+		if !u.Result.Valid {
+			s.Invalid++
+		}
+	case Refused:
+		s.Refused++
+	case Failed:
+		s.Failed++
+	case Stopped:
+		s.Stopped++
+	}
+}
+
+// lock takes an exclusive lock that ends with the process.
+func lock(path string) (func(), error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%s: %w", filepath.Dir(path), ErrLocked)
+		}
+		return nil, err
+	}
+	return func() { f.Close() }, nil
+}
