@@ -1,0 +1,160 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/sim"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// SimRecipe is the name of the recipe that runs a point on the simulated engine.
+const SimRecipe = "sim"
+
+// Virtual measures a job on the simulated engine in virtual time. Its results are the same
+// bytes for the same job, on every machine.
+type Virtual struct {
+	Facts *facts.Set // nil takes the embedded facts
+}
+
+// Name is "sim".
+func (Virtual) Name() string { return SimRecipe }
+
+// progressEvery is how many ended requests lie between two progress reports.
+const progressEvery = 256
+
+// Measure implements Executor.
+func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) error {
+	cfg, err := SimConfig(j.Point, j.Verdict, v.Facts)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	eng, err := sim.New(cfg)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	opt := j.Replay
+	opt.Seed = j.seed()
+	s, err := replay.NewAgentic(j.Corpus, opt)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	m, err := j.meta()
+	if err != nil {
+		return err
+	}
+	m.Simulated, m.Virtual = true, true
+	m.SimError = simError(cfg)
+	m.Engine = record.Engine{Name: "sim", Version: m.Weir, Image: j.Point.Image,
+		Facts: map[string]string{"simulates": j.Point.Framework}}
+	m.ObservedPools = m.Pools
+	clean := true // a new engine holds nothing
+	m.CacheClean = &clean
+
+	var writeErr error
+	ended := 0
+	err = replay.RunVirtual(ctx, s, eng, func(r *record.Request) {
+		if writeErr == nil {
+			writeErr = w.WriteRequest(r)
+		}
+		if ended++; ended%progressEvery == 0 && j.Progress != nil {
+			j.Progress(progress(s, r.Times.End, opt.DurationNs))
+		}
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return failf("crash", "%v", err)
+	}
+	if writeErr != nil {
+		return writeErr
+	}
+	finish(m, s, opt.DurationNs)
+	return w.WriteMeta(m)
+}
+
+// progress turns the scheduler's counts into a Progress.
+func progress(s *replay.Scheduler, now, duration int64) Progress {
+	n := s.Counts()
+	p := Progress{Phase: n.Phase, NowNs: now, Counts: n}
+	if n.ProfilingStart != record.Never && duration > 0 {
+		p.EndNs = n.ProfilingStart + duration
+	}
+	return p
+}
+
+// finish writes into the meta how the schedule ended.
+func finish(m *record.Meta, s *replay.Scheduler, duration int64) {
+	n := s.Counts()
+	if n.ProfilingStart != record.Never {
+		m.Window = record.Window{StartNs: n.ProfilingStart, EndNs: n.ProfilingStart + duration}
+	}
+	if reason, detail := s.Abort(); reason != "" && reason != replay.AbortErrorRate {
+		m.Cancelled = strings.TrimSuffix(reason+": "+detail, ": ")
+	}
+}
+
+// SimConfig is the simulated engine of a planned point. A field of the point that the simulator
+// does not act on is refused.
+func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, error) {
+	if set == nil {
+		set = facts.Embedded()
+	}
+	var c sim.Config
+	if v == nil || v.Serving() == nil {
+		return c, fmt.Errorf("point %s has no plan: the simulator takes its pools from it", p.Name)
+	}
+	if p.Unified == nil {
+		return c, fmt.Errorf("point %s is multi-node: the virtual executor runs one engine; use 'weir sim serve' with roles", p.Name)
+	}
+	if p.Scenario != spec.AgenticCoding {
+		return c, fmt.Errorf("point %s has scenario %s: the virtual executor replays %s", p.Name, p.Scenario, spec.AgenticCoding)
+	}
+	model, err := set.ModelByName(v.Model)
+	if err != nil {
+		return c, err
+	}
+	gpu, err := set.GPUByName(v.GPU)
+	if err != nil {
+		return c, err
+	}
+	r := v.Serving()
+	c = sim.Config{
+		Model: model, GPU: gpu, Parallel: *p.Unified,
+		WeightPrecision: p.Precision, KVDType: r.KVDType, KVBytesPerToken: r.BytesPerToken,
+		DeviceTokens: r.Device.Tokens, PageSize: r.PageSize, ContextLen: p.MaxModelLen,
+		ModelName: p.Model,
+	}
+	if r.Host != nil {
+		c.HostTokens, c.WritePolicy = r.Host.Tokens, r.WritePolicy
+	}
+	return c, nil
+}
+
+// simError says how far off the simulator was where it was checked.
+func simError(c sim.Config) string {
+	if c.Coefficients == nil {
+		return ""
+	}
+	fit := c.Coefficients.Fit
+	if fit.To == "" {
+		return ""
+	}
+	text := "fitted to " + fit.To + " (" + fit.Date + ")"
+	for _, k := range slices.Sorted(maps.Keys(fit.Errors)) {
+		text += fmt.Sprintf(", %s off by %.1f %%", k, float64(fit.Errors[k])/1e4)
+	}
+	return text
+}
+
+// Elapsed formats nanoseconds since the epoch for a table.
+func Elapsed(ns int64) string { return time.Duration(ns).Round(time.Second).String() }
