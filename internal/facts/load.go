@@ -26,6 +26,7 @@ type Set struct {
 	Reserves      []Reserve     `yaml:"reserves"`
 	HostProcesses []HostProcess `yaml:"host_processes"`
 	Recipes       []Recipe      `yaml:"recipes"`
+	Acceptances   []Acceptance  `yaml:"acceptances"`
 	RecipeSource  Source        `yaml:"recipe_source"`
 }
 
@@ -83,6 +84,7 @@ func (s *Set) Extend(name string, b []byte) (*Set, error) {
 		Reserves:      concat(add.Reserves, s.Reserves),
 		HostProcesses: concat(add.HostProcesses, s.HostProcesses),
 		Recipes:       concat(add.Recipes, s.Recipes),
+		Acceptances:   concat(add.Acceptances, s.Acceptances),
 	}
 	if add.NodeSource != (Source{}) {
 		out.NodeSource = add.NodeSource

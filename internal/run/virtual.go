@@ -132,12 +132,35 @@ func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, erro
 		Model: model, GPU: gpu, Parallel: *p.Unified,
 		WeightPrecision: p.Precision, KVDType: r.KVDType, KVBytesPerToken: r.BytesPerToken,
 		DeviceTokens: r.Device.Tokens, PageSize: r.PageSize, ContextLen: p.MaxModelLen,
-		ModelName: p.Model,
+		ModelName: p.Model, SchedulePolicy: p.Weir.SchedulePolicy,
+	}
+	if err := speculate(&c, p, v.Model, set); err != nil {
+		return c, err
 	}
 	if r.Host != nil {
 		c.HostTokens, c.WritePolicy = r.Host.Tokens, r.WritePolicy
 	}
 	return c, nil
+}
+
+// speculate takes the accepted length of speculative decoding from what was measured on the
+// model: a simulated engine has no draft model of its own to accept from.
+func speculate(c *sim.Config, p *spec.Point, model string, set *facts.Set) error {
+	switch n := p.Weir.DraftTokens; {
+	case p.SpecDecoding == "none" || p.SpecDecoding == "":
+		if n > 0 {
+			return fmt.Errorf("point %s drafts %d tokens without speculative decoding: set spec-decoding or remove draft-tokens", p.Name, n)
+		}
+	case n == 0:
+		return fmt.Errorf("point %s has spec-decoding %s and no draft-tokens: write how many tokens a step drafts, such as draft-tokens: 3", p.Name, p.SpecDecoding)
+	default:
+		ppm, ok := set.AcceptedPPM(model, p.SpecDecoding, n)
+		if !ok {
+			return fmt.Errorf("point %s: nobody measured how many of %d drafted tokens %s accepts with %s (facts, acceptances)", p.Name, n, model, p.SpecDecoding)
+		}
+		c.DraftTokens, c.AcceptPPM = n, ppm
+	}
+	return nil
 }
 
 // simError says how far off the simulator was where it was checked.

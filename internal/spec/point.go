@@ -122,8 +122,13 @@ type WeirFields struct {
 	HostBytesPerRank int64  `json:"host-bytes-per-rank,omitempty"`
 	WritePolicy      string `json:"write-policy,omitempty"` // write_back, write_through, write_through_selective
 	PageSize         int64  `json:"page-size,omitempty"`    // tokens
-	Repeats          int    `json:"repeats,omitempty"`      // runs of the same point, at least 1
-	SLO              *SLO   `json:"slo,omitempty"`
+	// SchedulePolicy orders an engine's queue: "fcfs" (first come first served) or "lpm"
+	// (longest cached prefix first); empty leaves it to the engine.
+	SchedulePolicy string `json:"schedule-policy,omitempty"`
+	// DraftTokens are drafted in one step of speculative decoding; 0 leaves it to the recipe.
+	DraftTokens int64 `json:"draft-tokens,omitempty"`
+	Repeats     int   `json:"repeats,omitempty"` // runs of the same point, at least 1
+	SLO         *SLO  `json:"slo,omitempty"`
 }
 
 // SLO are the service levels that a point is judged by; a field of 0 sets none.

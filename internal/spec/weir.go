@@ -22,6 +22,8 @@ type weirFields struct {
 	hostBytes   scalar[int64] // per rank
 	writePolicy scalar[string]
 	pageSize    scalar[int64] // tokens
+	schedule    scalar[string]
+	draftTokens scalar[int64]
 	repeats     scalar[int]
 	slo         sloFields
 	waive       map[string]scalar[string] // lint rule to the reason why it is waived
@@ -36,10 +38,11 @@ type sloFields struct {
 
 var (
 	weirKeys = []string{"recipe", "corpus", "seed", "seeds", "mem-fraction", "kv-dtype", "host-ratio",
-		"host-gb-per-rank", "write-policy", "page-size", "repeats", "slo", "waive"}
-	sloKeys       = []string{"ttft-p90-s", "itl-p90-ms", "e2e-norm-intvty-p90"}
-	kvDTypes      = []string{"fp8", "fp4", "bf16", "fp16"}
-	writePolicies = []string{"write_back", "write_through", "write_through_selective"}
+		"host-gb-per-rank", "write-policy", "page-size", "schedule-policy", "draft-tokens", "repeats", "slo", "waive"}
+	sloKeys          = []string{"ttft-p90-s", "itl-p90-ms", "e2e-norm-intvty-p90"}
+	kvDTypes         = []string{"fp8", "fp4", "bf16", "fp16"}
+	schedulePolicies = []string{"fcfs", "lpm"}
+	writePolicies    = []string{"write_back", "write_through", "write_through_selective"}
 	// hostFields matter only to a host tier.
 	hostFields = []string{"host-ratio", "host-gb-per-rank", "write-policy"}
 )
@@ -82,6 +85,14 @@ func readWeir(n *node) weirFields {
 	if v := o.get("page-size"); v != nil {
 		if i, ok := v.int64(1, 1<<20); ok {
 			w.pageSize = scalar[int64]{i, v.pos()}
+		}
+	}
+	if v := o.get("schedule-policy"); v != nil {
+		w.schedule = v.oneOf(schedulePolicies...)
+	}
+	if v := o.get("draft-tokens"); v != nil {
+		if i, ok := v.int64(1, 64); ok {
+			w.draftTokens = scalar[int64]{i, v.pos()}
 		}
 	}
 	w.repeats = o.optInt("repeats")
@@ -191,6 +202,8 @@ func (w weirFields) over(base weirFields) weirFields {
 	pick(&out.kvDType, base.kvDType)
 	pick(&out.writePolicy, base.writePolicy)
 	pick(&out.pageSize, base.pageSize)
+	pick(&out.schedule, base.schedule)
+	pick(&out.draftTokens, base.draftTokens)
 	pick(&out.repeats, base.repeats)
 	pick(&out.slo.ttft, base.slo.ttft)
 	pick(&out.slo.itl, base.slo.itl)
@@ -216,6 +229,7 @@ func (w weirFields) fields(seed uint64, host bool) WeirFields {
 	f := WeirFields{
 		Recipe: w.recipe.V, Corpus: w.corpus.V, Seed: seed, MemFractionPPM: w.memFraction.V,
 		KVDType: w.kvDType.V, PageSize: w.pageSize.V, Repeats: w.repeats.or(1),
+		SchedulePolicy: w.schedule.V, DraftTokens: w.draftTokens.V,
 	}
 	if host {
 		f.HostRatioPPM, f.HostBytesPerRank, f.WritePolicy = w.hostRatio.V, w.hostBytes.V, w.writePolicy.V
