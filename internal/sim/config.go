@@ -39,9 +39,6 @@ type Config struct {
 	ChunkedPrefill int64 // tokens of prefill in a step; 16384 with at least 160 GB of HBM, else 8192
 	MaxPrefill     int64 // tokens of new prompts in a step, 16384 when 0
 	MaxRunning     int64 // requests that run at once; the engine's formula when 0
-	// SchedulePolicy orders the queue: "fcfs" or "" for first come first served, "lpm" for the
-	// longest cached prefix first.
-	SchedulePolicy string
 	ContextLen     int64 // tokens of prompt and output; Model.MaxContext when 0
 
 	// AcceptPPM is the mean number of tokens that a decode step yields with speculative
@@ -86,9 +83,6 @@ func (c Config) withDefaults() (Config, error) {
 	case c.HostTokens < 0 || c.PageSize < 0 || c.ChunkedPrefill < 0 || c.MaxPrefill < 0 || c.MaxRunning < 0 ||
 		c.ContextLen < 0 || c.AcceptPPM < 0 || c.DraftTokens < 0:
 		return c, errors.New("sim: a size is negative")
-	}
-	if p := c.SchedulePolicy; p != "" && p != "fcfs" && p != "lpm" {
-		return c, fmt.Errorf("sim: schedule policy %q is unknown: use fcfs or lpm", p)
 	}
 	if c.PageSize == 0 {
 		c.PageSize = defaultPage

@@ -6,7 +6,6 @@ const ppm = 1_000_000
 
 // A job is one request inside an engine.
 type job struct {
-	matched int64  // tokens of its prefix that were cached when the queue was last ordered
 	id      uint64 // order of arrival
 	session uint64 // what a router keeps together
 	prompt  int64
