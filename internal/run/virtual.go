@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -132,7 +133,7 @@ func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, erro
 		Model: model, GPU: gpu, Parallel: *p.Unified,
 		WeightPrecision: p.Precision, KVDType: r.KVDType, KVBytesPerToken: r.BytesPerToken,
 		DeviceTokens: r.Device.Tokens, PageSize: r.PageSize, ContextLen: p.MaxModelLen,
-		ModelName: p.Model, SchedulePolicy: p.Weir.SchedulePolicy,
+		ModelName: p.Model, SchedulePolicy: cmp.Or(p.Weir.SchedulePolicy, "fcfs"),
 	}
 	if err := speculate(&c, p, v.Model, set); err != nil {
 		return c, err
