@@ -176,7 +176,7 @@ func (a *agentic) recycle(l *laneState, t int64) {
 func (a *agentic) arm(tr *tree, si int32, at int64) {
 	a.timerN++
 	a.pending++
-	tr.push(timer{at: at + tr.shift + a.shift, seq: a.timerN, stream: si})
+	tr.timers.push(timer{at: at + tr.shift + a.shift, seq: a.timerN, stream: si})
 	a.fix(a.lanes.at[tr.lane])
 }
 
@@ -428,8 +428,8 @@ func (a *agentic) nextEvent() (at int64, what event) {
 	case profiling:
 		first(a.end, phaseEnd)
 	case stopped:
-		if a.o.GraceNs >= 0 && !a.graced && a.inflight > 0 && a.end != math.MaxInt64 {
-			first(a.end+a.o.GraceNs, graceEnd)
+		if a.o.GraceNs >= 0 && !a.graced && a.inflight > 0 && a.o.DurationNs > 0 {
+			first(a.s.n.ProfilingStart+a.o.DurationNs+a.o.GraceNs, graceEnd)
 		}
 		return at, what
 	case pressure:
@@ -469,7 +469,7 @@ func (a *agentic) fire(at int64) {
 		a.s.n.TreeJumps++
 		a.s.n.TreeSkipped += late
 	}
-	tm := tr.pop()
+	tm := tr.timers.pop()
 	a.pending--
 	if a.stage == primers {
 		a.sendPrimer(tr, tm.stream, at)
@@ -506,7 +506,7 @@ func (a *agentic) launch(tr *tree, q Request, at int64) {
 	tr.inflight++
 	a.inflight++
 	a.moved = max(a.moved, at)
-	a.s.send(q, tr, 0)
+	a.s.send(q, tr)
 }
 
 // advance takes a stream whose next turn's time has come as far as it goes: sent, or blocked

@@ -40,11 +40,18 @@ func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink
 	defer w.close()
 	in := &inbox{wake: w.wake}
 	target.Start(in.put)
+	if err := onFirstToken(s, target, in.putToken); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, w.wake)
 	defer stop()
 	cancelled := false
 	for {
-		for _, r := range in.take() {
+		list, tokens := in.take()
+		for _, seq := range tokens {
+			s.FirstToken(seq)
+		}
+		for _, r := range list {
 			at := clock.Now()
 			if r.Times.End >= 0 {
 				at = min(at, r.Times.End)
@@ -83,33 +90,44 @@ func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink
 	}
 }
 
-// inbox takes outcomes from any goroutine.
+// inbox takes outcomes and first tokens from any goroutine.
 type inbox struct {
-	mu   sync.Mutex
-	list []*record.Request
-	wake func()
+	mu     sync.Mutex
+	list   []*record.Request
+	tokens []uint64
+	wake   func()
 }
 
 func (b *inbox) put(r *record.Request) {
 	b.mu.Lock()
+	first := len(b.list)+len(b.tokens) == 0
 	b.list = append(b.list, r)
-	first := len(b.list) == 1
 	b.mu.Unlock()
 	if first {
 		b.wake()
 	}
 }
 
-func (b *inbox) take() []*record.Request {
+func (b *inbox) putToken(seq uint64) {
 	b.mu.Lock()
-	l := b.list
-	b.list = nil
+	first := len(b.list)+len(b.tokens) == 0
+	b.tokens = append(b.tokens, seq)
 	b.mu.Unlock()
-	return l
+	if first {
+		b.wake()
+	}
+}
+
+func (b *inbox) take() ([]*record.Request, []uint64) {
+	b.mu.Lock()
+	l, tokens := b.list, b.tokens
+	b.list, b.tokens = nil, nil
+	b.mu.Unlock()
+	return l, tokens
 }
 
 func (b *inbox) waiting() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.list) > 0
+	return len(b.list)+len(b.tokens) > 0
 }

@@ -59,6 +59,14 @@ type VirtualTarget interface {
 	Advance(t int64)
 }
 
+// A FirstTokenTarget also tells when the first token of a request arrives, which a limit on
+// requests in prefill needs. OnFirstToken is called once, before any Send; what it is given
+// may be called from any goroutine, never from inside Send.
+type FirstTokenTarget interface {
+	Target
+	OnFirstToken(func(seq uint64))
+}
+
 // NewRecord begins the record of a request: identity filled in, every time but Intended and
 // Queued Never, every count Unknown.
 func NewRecord(q *Request) *record.Request {

@@ -64,8 +64,7 @@ type machine interface {
 // flight is a request that was sent and has not ended.
 type flight struct {
 	q    Request
-	tree *tree // agentic replay
-	unit int   // other modes: index of the conversation or slot
+	tree *tree // of agentic replay
 }
 
 // A Scheduler decides when to send what. It is a pure state machine: it never sleeps, calls or
@@ -89,6 +88,8 @@ type Scheduler struct {
 	abort    string
 	abortWhy string
 	limit    float64 // failed-request threshold
+
+	firstTokens bool // the machine acts on first tokens
 }
 
 func newScheduler(drain int64, limit float64) *Scheduler {
@@ -162,6 +163,17 @@ func (s *Scheduler) Outcome(t int64, r *record.Request) {
 		}
 	}
 	s.settle()
+}
+
+// NeedsFirstTokens tells that the run can't be driven without FirstToken: its target has to be
+// a FirstTokenTarget.
+func (s *Scheduler) NeedsFirstTokens() bool { return s.firstTokens }
+
+// FirstToken tells that the first token of a request has arrived.
+func (s *Scheduler) FirstToken(seq uint64) {
+	if m, ok := s.m.(interface{ firstToken(uint64) }); ok && s.flights[seq] != nil {
+		m.firstToken(seq)
+	}
 }
 
 // Done tells that the run is over: nothing is in flight and nothing will be sent.
@@ -239,7 +251,7 @@ func (s *Scheduler) settle() {
 }
 
 // send numbers a request, accounts for it and hands it over.
-func (s *Scheduler) send(q Request, tr *tree, unit int) {
+func (s *Scheduler) send(q Request, tr *tree) {
 	s.seq++
 	q.Seq = s.seq
 	switch q.Phase {
@@ -250,6 +262,6 @@ func (s *Scheduler) send(q Request, tr *tree, unit int) {
 	case record.Profiling:
 		s.n.Profiling++
 	}
-	s.flights[q.Seq] = &flight{q: q, tree: tr, unit: unit}
+	s.flights[q.Seq] = &flight{q: q, tree: tr}
 	s.emit(q)
 }

@@ -33,7 +33,7 @@ type tree struct {
 	live       int // streams spawned and not ended
 	inflight   int
 	idleSince  int64
-	timers     []timer
+	timers     heap[timer]
 	shift      int64 // taken out of all its timers by the per-tree idle cap
 	blocked    []int32
 	seen       blockSet
@@ -47,43 +47,6 @@ type timer struct {
 }
 
 func (a timer) before(b timer) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
-
-// push and pop keep timers as a binary heap.
-func (tr *tree) push(t timer) {
-	h := append(tr.timers, t)
-	for i := len(h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !h[i].before(h[up]) {
-			break
-		}
-		h[i], h[up] = h[up], h[i]
-		i = up
-	}
-	tr.timers = h
-}
-
-func (tr *tree) pop() timer {
-	h := tr.timers
-	top, n := h[0], len(h)-1
-	h[0] = h[n]
-	h = h[:n]
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= n {
-			break
-		}
-		if c+1 < n && h[c+1].before(h[c]) {
-			c++
-		}
-		if !h[c].before(h[i]) {
-			break
-		}
-		h[i], h[c] = h[c], h[i]
-		i = c
-	}
-	tr.timers = h
-	return top
-}
 
 // newTree is a play of a trace from the first turn of its root.
 func newTree(p *plan, lane, play int) *tree {

@@ -16,7 +16,15 @@ import (
 func RunVirtual(ctx context.Context, s *Scheduler, target VirtualTarget, sink func(*record.Request)) error {
 	var ended []*record.Request
 	target.Start(func(r *record.Request) { ended = append(ended, r) })
+	var tokens []uint64
+	if err := onFirstToken(s, target, func(seq uint64) { tokens = append(tokens, seq) }); err != nil {
+		return err
+	}
 	take := func(now int64) {
+		for _, seq := range tokens {
+			s.FirstToken(seq)
+		}
+		tokens = tokens[:0]
 		for i := 0; i < len(ended); i++ {
 			r := ended[i]
 			s.Outcome(now, r)
@@ -63,4 +71,17 @@ func lostRecord(q *Request, now int64) *record.Request {
 	r.Times.End = now
 	r.Failure = &record.Failure{Class: record.FailCancelled, Detail: "no outcome arrived after the cancellation"}
 	return r
+}
+
+// onFirstToken asks a target for first tokens where the scheduler needs them.
+func onFirstToken(s *Scheduler, target Target, f func(seq uint64)) error {
+	if !s.NeedsFirstTokens() {
+		return nil
+	}
+	t, ok := target.(FirstTokenTarget)
+	if !ok {
+		return fmt.Errorf("a limit on requests in prefill needs to know when first tokens arrive, which this target does not tell; leave the limit out")
+	}
+	t.OnFirstToken(f)
+	return nil
 }

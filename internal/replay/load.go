@@ -1,0 +1,538 @@
+package replay
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/record"
+)
+
+// Load are the knobs of every mode that is not agentic replay. Its conversations are the
+// streams of the corpus that no other stream spawns: each sends its turns one after the other.
+type Load struct {
+	Arrival Arrival
+	Rate    float64 // arrivals per second: requests for Constant to Gamma, turns of all users for Users
+	Shape   float64 // of Gamma intervals, above 0
+	Seed    uint64  // of the intervals
+
+	// Concurrency is the number of conversations that may be live, their gaps included; 0 is
+	// no limit, which Closed does not have. RampNs opens them one by one over a time.
+	Concurrency int
+	RampNs      int64
+	// PrefillConcurrency is the number of requests that may wait for their first token; 0 is
+	// no limit. It needs a target that tells first tokens.
+	PrefillConcurrency int
+
+	// Speed divides recorded times of Schedule; 0 means 1. Conversations that begin outside
+	// [FromNs, ToNs) of the recording are left out; a ToNs of 0 is its end.
+	Speed        float64
+	FromNs, ToNs int64
+
+	NumUsers int // users at once
+
+	// Passes is how often the list of conversations is sent, each pass after the one before it
+	// has ended; 0 means 1. Request.Play is the pass. Loop sends it for as long as the run lasts.
+	Passes int
+	Loop   bool
+
+	WarmupRequests int    // first conversations' first turns, sent before at the same concurrency
+	MaxRequests    uint64 // profiling requests; 0 is no limit
+	DurationNs     int64  // of the profiling phase; 0 is no limit
+	GraceNs        int64  // for what is in flight after DurationNs; negative is unlimited
+	DrainNs        int64  // for outcomes after a cancellation; 0 means 10 s
+	MaxOut         int64  // cap on output tokens asked for; 0 is none
+
+	FailedThreshold float64 // as in Options
+	NoGaps          bool    // a turn follows the one before it at once
+}
+
+func (o *Load) check(n int) error {
+	switch {
+	case n == 0:
+		return fmt.Errorf("there is no conversation to send")
+	case o.Arrival > Users:
+		return fmt.Errorf("arrival %d is unknown", o.Arrival)
+	case o.Concurrency < 0 || o.PrefillConcurrency < 0:
+		return fmt.Errorf("concurrency %d and prefill concurrency %d: neither may be negative", o.Concurrency, o.PrefillConcurrency)
+	case o.Arrival == Closed && o.Concurrency == 0:
+		return fmt.Errorf("a closed loop needs a concurrency of at least 1")
+	case o.Arrival >= Constant && o.Arrival <= Gamma || o.Arrival == Users:
+		if !(o.Rate > 0) || math.IsInf(o.Rate, 0) {
+			return fmt.Errorf("request rate is %v per second: need more than 0", o.Rate)
+		}
+	}
+	switch {
+	case o.Arrival == Gamma && (!(o.Shape > 0) || math.IsInf(o.Shape, 0)):
+		return fmt.Errorf("gamma shape is %v: need more than 0 (1 is Poisson)", o.Shape)
+	case o.Arrival == Users && o.NumUsers < 1:
+		return fmt.Errorf("%d users: need at least 1", o.NumUsers)
+	case o.Arrival == Schedule && (!(o.Speed >= 0) || math.IsInf(o.Speed, 0)):
+		return fmt.Errorf("speed is %v: need more than 0", o.Speed)
+	case o.Loop && o.DurationNs == 0 && o.MaxRequests == 0:
+		return fmt.Errorf("nothing ends the run: a loop needs a duration or a number of requests")
+	case o.Loop && o.Arrival == Schedule:
+		return fmt.Errorf("a schedule has an end and can't be looped")
+	case !(o.FailedThreshold >= 0 && o.FailedThreshold <= 1):
+		return fmt.Errorf("failed-request threshold is %v: need a share from 0 to 1", o.FailedThreshold)
+	}
+	return nil
+}
+
+// unit is a conversation of the corpus.
+type unit struct {
+	trace  *corpus.Trace
+	stream int
+}
+
+func (u unit) turns() []corpus.Turn { return u.trace.Streams[u.stream].Turns }
+func (u unit) start() int64         { return u.turns()[0].StartNs }
+
+// talk is a conversation that is being sent. Its next turn goes out once its time has come
+// and the turn before it has ended.
+type talk struct {
+	unit, pass int
+	turn       int
+	lane       int
+	due        int64 // when the next turn is meant to go out
+	timed      bool  // ... which has come
+	busy       bool  // the turn before it is in flight
+	warmup     bool
+}
+
+// loadEvent is the time of a talk, or without one an arrival of the rate.
+type loadEvent struct {
+	at   int64
+	seq  uint64
+	talk *talk
+}
+
+func (a loadEvent) before(b loadEvent) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
+
+// load is the machine of open and closed loops.
+type load struct {
+	s     *Scheduler
+	o     Load
+	units []unit
+	talks map[uint64]*talk // in flight, by Seq
+
+	started, stopped, graced bool
+	warming                  int   // warm-up requests that have not ended
+	t0, end                  int64 // of the profiling phase
+	nextUnit, pass           int   // what take gives next
+
+	live      int // conversations that hold a slot
+	freeLanes []int
+	lanes     int
+	prefills  map[uint64]bool
+
+	events heap[loadEvent]
+	seq    uint64
+	timers int // events with a talk
+	ivals  intervals
+
+	idleTalks []*talk // continuations that wait for an arrival of the rate
+	ready     []*talk // have a slot, their time has come
+	fresh     []*talk // need a slot, their time has come
+	seen      map[*corpus.Trace]*blockSet
+}
+
+// NewLoad prepares an open or closed loop over the conversations of a corpus. An intended time
+// is kept once it is set: a request that finds no slot, or whose turn before has not ended,
+// goes out late and says so.
+func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
+	l := &load{
+		talks: map[uint64]*talk{}, prefills: map[uint64]bool{},
+		seen: map[*corpus.Trace]*blockSet{}, end: math.MaxInt64,
+		ivals: intervals{kind: o.Arrival, rate: o.Rate, shape: o.Shape, rng: newPCG64(laneSeed(o.Seed, "arrivals", 0))},
+	}
+	for _, t := range c.Traces {
+		for i := range t.Streams {
+			if s := &t.Streams[i]; s.Parent < 0 && len(s.Turns) > 0 && o.inWindow(s) {
+				l.units = append(l.units, unit{t, i})
+			}
+		}
+	}
+	if err := o.check(len(l.units)); err != nil {
+		return nil, fmt.Errorf("load on %s: %w", c.Name, err)
+	}
+	if o.Arrival == Schedule {
+		slices.SortStableFunc(l.units, func(a, b unit) int { return cmp.Compare(a.start(), b.start()) })
+		if o.FromNs == 0 {
+			o.FromNs = l.units[0].start()
+		}
+	}
+	o.Passes = max(o.Passes, 1)
+	if o.Speed == 0 {
+		o.Speed = 1
+	}
+	l.o = o
+	l.s = newScheduler(o.DrainNs, o.FailedThreshold)
+	l.s.firstTokens = o.PrefillConcurrency > 0
+	l.s.m = l
+	return l.s, nil
+}
+
+func (o *Load) inWindow(s *corpus.Stream) bool {
+	at := s.Turns[0].StartNs
+	return o.Arrival != Schedule || at >= o.FromNs && (o.ToNs <= 0 || at < o.ToNs)
+}
+
+func (l *load) begin(t int64) {
+	l.started = true
+	l.warming = l.o.WarmupRequests
+	for i := range l.warming {
+		l.fresh = append(l.fresh, &talk{unit: i % len(l.units), due: t, warmup: true})
+	}
+	if l.warming == 0 {
+		l.profile(t)
+	}
+}
+
+// profile begins the phase that counts.
+func (l *load) profile(t int64) {
+	l.t0 = t
+	l.s.n.ProfilingStart = t
+	if l.o.DurationNs > 0 {
+		l.end = t + l.o.DurationNs
+	}
+	switch l.o.Arrival {
+	case Closed:
+		l.fill(func(slot int) int64 { return t + l.o.RampNs*int64(slot)/int64(l.o.Concurrency) })
+	case Schedule:
+		for i := range l.units {
+			l.at(l.scheduled(i, 0), &talk{unit: i})
+		}
+		l.nextUnit = len(l.units)
+	case Users:
+		// A steady state: user i enters i staggers after the start with the turns that
+		// would be left to it, user 0 with all of them.
+		for i := range l.o.NumUsers {
+			l.user(i, t+l.perRate(i), i)
+		}
+	default:
+		l.tick()
+	}
+}
+
+// perRate is the time of n arrivals at the rate.
+func (l *load) perRate(n int) int64 { return int64(math.Round(float64(n) / l.o.Rate * 1e9)) }
+
+// scheduled is when a turn was recorded to go out, at the speed of the replay.
+func (l *load) scheduled(u, turn int) int64 {
+	since := l.units[u].turns()[turn].StartNs - l.o.FromNs
+	return l.t0 + int64(math.Round(float64(since)/l.o.Speed))
+}
+
+// user puts the next conversation on a user's lane, aged by a number of users.
+func (l *load) user(lane int, at int64, age int) {
+	if k := l.take(); k != nil {
+		k.lane, k.turn = lane, age*len(l.units[k.unit].turns())/l.o.NumUsers
+		l.live++
+		l.at(at, k)
+	}
+}
+
+// take is the next conversation of the list, nil when there is none now.
+func (l *load) take() *talk {
+	if l.nextUnit == len(l.units) {
+		// A counted pass begins after the one before it has ended.
+		if !l.o.Loop && (l.pass+1 >= l.o.Passes || l.live > 0) {
+			return nil
+		}
+		l.nextUnit = 0
+		l.pass++
+	}
+	l.nextUnit++
+	return &talk{unit: l.nextUnit - 1, pass: l.pass}
+}
+
+// fill gives every free slot of a closed loop a conversation.
+func (l *load) fill(when func(slot int) int64) {
+	for l.live < l.o.Concurrency {
+		k := l.take()
+		if k == nil {
+			return
+		}
+		k.lane = l.lane()
+		l.live++
+		l.at(when(k.lane), k)
+	}
+}
+
+// at sets when the next turn of a talk is meant to go out.
+func (l *load) at(t int64, k *talk) {
+	k.due, k.timed = t, false
+	l.seq++
+	l.timers++
+	l.events.push(loadEvent{t, l.seq, k})
+}
+
+func (l *load) tick() {
+	l.seq++
+	l.events.push(loadEvent{at: l.t0 + l.ivals.next(), seq: l.seq})
+}
+
+func (l *load) due(t int64) {
+	if !l.started {
+		l.begin(t)
+	}
+	for !l.stopped {
+		if t >= l.end {
+			l.finish(l.end)
+			break
+		}
+		l.pump(t)
+		if l.stopped || len(l.events) == 0 || l.events[0].at > t {
+			break
+		}
+		e := l.events.pop()
+		if e.talk == nil {
+			l.arrival(e.at)
+			continue
+		}
+		l.timers--
+		e.talk.timed = true
+		l.hold(e.talk)
+	}
+	if at, ok := l.graceEnd(); ok && t >= at {
+		l.graced = true
+		l.s.cutNow(at)
+	}
+}
+
+// graceEnd is when what is in flight after the duration has to be cut.
+func (l *load) graceEnd() (int64, bool) {
+	return l.t0 + l.o.DurationNs + l.o.GraceNs,
+		l.stopped && !l.graced && l.o.DurationNs > 0 && l.o.GraceNs >= 0 && len(l.talks) > 0
+}
+
+// hold queues the next turn of a talk when its time has come and nothing of it is in flight.
+func (l *load) hold(k *talk) {
+	switch {
+	case !k.timed || k.busy:
+	case k.turn > 0 && l.o.Arrival >= Constant && l.o.Arrival <= Gamma:
+		l.idleTalks = append(l.idleTalks, k)
+	case k.turn == 0 && l.o.Arrival == Schedule:
+		l.fresh = append(l.fresh, k)
+	default:
+		l.ready = append(l.ready, k)
+	}
+}
+
+// arrival gives one arrival of the rate to a continuation that waits, else to a new
+// conversation.
+func (l *load) arrival(at int64) {
+	if len(l.idleTalks) > 0 {
+		k := l.idleTalks[0]
+		l.idleTalks = l.idleTalks[1:]
+		k.due = at
+		l.ready = append(l.ready, k)
+	} else if k := l.take(); k != nil {
+		k.due = at
+		l.fresh = append(l.fresh, k)
+	}
+	l.tick()
+}
+
+// pump sends what is due as far as slots and prefills allow, what has a slot first.
+func (l *load) pump(t int64) {
+	for !l.stopped && l.mayPrefill() {
+		var k *talk
+		switch {
+		case len(l.ready) > 0:
+			k, l.ready = l.ready[0], l.ready[1:]
+		case len(l.fresh) > 0 && l.hasSlot():
+			k, l.fresh = l.fresh[0], l.fresh[1:]
+			k.lane = l.lane()
+			l.live++
+		default:
+			return
+		}
+		l.send(k, t)
+	}
+}
+
+func (l *load) hasSlot() bool { return l.o.Concurrency == 0 || l.live < l.o.Concurrency }
+
+func (l *load) mayPrefill() bool {
+	return l.o.PrefillConcurrency == 0 || len(l.prefills) < l.o.PrefillConcurrency
+}
+
+func (l *load) send(k *talk, t int64) {
+	u := l.units[k.unit]
+	turn := &u.turns()[k.turn]
+	q := Request{
+		Phase: record.Profiling, Lane: k.lane, Play: k.pass, Tree: fmt.Sprintf("%d.%d", k.unit, k.pass),
+		Trace: u.trace, Stream: u.stream, Turn: k.turn, MaxOut: max(1, turn.Out),
+		Intended: k.due, Queued: t, Ceiling: l.ceiling(u.trace, turn),
+	}
+	if k.warmup {
+		q.Phase = record.Primer
+	}
+	if l.o.MaxOut > 0 {
+		q.MaxOut = min(q.MaxOut, l.o.MaxOut)
+	}
+	k.busy = true
+	l.s.send(q, nil)
+	l.talks[l.s.seq] = k
+	if l.o.PrefillConcurrency > 0 {
+		l.prefills[l.s.seq] = true
+	}
+	if !k.warmup {
+		l.pace(k)
+		if l.o.MaxRequests > 0 && l.s.n.Profiling >= l.o.MaxRequests {
+			l.finish(t)
+		}
+	}
+}
+
+// pace sets, where that does not depend on the end of the turn that was just sent, when the
+// turn after it is meant to go out.
+func (l *load) pace(k *talk) {
+	more := k.turn+1 < len(l.units[k.unit].turns())
+	switch l.o.Arrival {
+	case Schedule:
+		if more {
+			l.at(l.scheduled(k.unit, k.turn+1), k)
+		}
+	case Users:
+		// One gap after this turn was meant to go out, whenever it ends.
+		next := k.due + l.perRate(l.o.NumUsers)
+		if more {
+			l.at(next, k)
+		} else {
+			l.user(k.lane, next, 0)
+		}
+	}
+}
+
+// ceiling is the leading run of blocks that were sent before, in tokens; blocks of one trace
+// are shared by its conversations.
+func (l *load) ceiling(tr *corpus.Trace, t *corpus.Turn) int64 {
+	set := l.seen[tr]
+	if set == nil {
+		set = &blockSet{}
+		l.seen[tr] = set
+	}
+	hit := 0
+	for hit < len(t.Blocks) && set.has(t.Blocks[hit]) {
+		hit++
+	}
+	for _, b := range t.Blocks[hit:] {
+		set.add(b)
+	}
+	return min(int64(hit)*tr.BlockSize, t.In)
+}
+
+func (l *load) firstToken(seq uint64) { delete(l.prefills, seq) }
+
+func (l *load) outcome(t int64, _ *flight, r *record.Request) {
+	k := l.talks[r.Seq]
+	delete(l.talks, r.Seq)
+	delete(l.prefills, r.Seq)
+	k.busy = false
+	turns := l.units[k.unit].turns()
+	overflow := r.Failure != nil && r.Failure.Class == record.FailContextOverflow
+	if !k.warmup && !l.stopped && !overflow && k.turn+1 < len(turns) {
+		k.turn++
+		if l.o.Arrival == Schedule || l.o.Arrival == Users {
+			l.hold(k)
+			return
+		}
+		gap := int64(0)
+		if !l.o.NoGaps {
+			gap = max(0, turns[k.turn].StartNs-turns[k.turn-1].EndNs(), turns[k.turn].ThinkNs)
+		}
+		l.at(t+gap, k)
+		return
+	}
+	if overflow && !l.stopped && l.o.Arrival == Users && k.turn+1 < len(turns) {
+		l.user(k.lane, max(t, k.due), 0)
+	}
+	l.leave(k)
+	switch {
+	case l.stopped:
+	case k.warmup:
+		if l.warming--; l.warming == 0 {
+			l.profile(t)
+		}
+	default:
+		if l.o.Arrival == Closed {
+			l.fill(func(int) int64 { return t })
+		}
+		l.exhaust(t)
+	}
+}
+
+// leave ends a conversation and frees its slot. A turn of it whose time was set is dropped.
+func (l *load) leave(k *talk) {
+	l.live--
+	k.busy = true // nothing more of it is sent
+	if l.o.Arrival != Users || k.warmup {
+		l.freeLanes = append(l.freeLanes, k.lane)
+	}
+}
+
+func (l *load) lane() int {
+	if n := len(l.freeLanes); n > 0 {
+		k := l.freeLanes[n-1]
+		l.freeLanes = l.freeLanes[:n-1]
+		return k
+	}
+	l.lanes++
+	return l.lanes - 1
+}
+
+// exhaust ends the run when no conversation is left.
+func (l *load) exhaust(t int64) {
+	more := l.nextUnit < len(l.units) || l.o.Loop || l.pass+1 < l.o.Passes
+	if l.live == 0 && l.timers == 0 && len(l.fresh) == 0 && !more {
+		l.finish(t)
+	}
+}
+
+func (l *load) finish(t int64) {
+	if l.s.n.ProfilingEnd == record.Never && l.s.n.ProfilingStart != record.Never {
+		l.s.n.ProfilingEnd = t
+	}
+	l.stopped, l.end = true, min(l.end, t)
+	l.events, l.ready, l.fresh, l.idleTalks, l.timers = nil, nil, nil, nil, 0
+}
+
+func (l *load) stop(t int64) {
+	l.finish(t)
+	l.graced = true
+}
+
+func (l *load) idle() bool { return l.stopped && len(l.talks) == 0 }
+
+func (l *load) wake() (int64, bool) {
+	switch {
+	case !l.started:
+		return 0, true
+	case l.stopped:
+		return l.graceEnd()
+	case l.mayPrefill() && (len(l.ready) > 0 || len(l.fresh) > 0 && l.hasSlot()):
+		return l.t0, true // what an outcome or a first token has let go
+	}
+	at := l.end
+	if len(l.events) > 0 {
+		at = min(at, l.events[0].at)
+	}
+	return at, at != math.MaxInt64
+}
+
+func (l *load) counts(n *Counts) {
+	n.Phase = record.Profiling
+	if l.started && l.s.n.ProfilingStart == record.Never {
+		n.Phase = record.Primer
+	}
+	n.Lanes, n.Live, n.Timers = l.o.Concurrency, l.live, l.timers
+	n.Blocked = len(l.ready) + len(l.fresh) + len(l.idleTalks)
+	if l.o.Arrival == Users {
+		n.Lanes = l.o.NumUsers
+	}
+}
