@@ -39,6 +39,9 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		return usagef("%w (see '%s --help')", err, cmd.CommandPath())
 	})
 	root.AddCommand(
+		newDemoCmd(app),
+		newSweepCmd(app),
+		newReplayCmd(app),
 		newCorpusCmd(app),
 		newPromptCmd(app),
 		newDeriveCmd(app),

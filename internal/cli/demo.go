@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/examples"
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// demoSeed makes the demo's traces; the points bring their own seed.
+const demoSeed = 1
+
+func newDemoCmd(app *App) *cobra.Command {
+	var f sweepFlags
+	var traces int
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run the whole chain on a generated corpus and a simulated engine",
+		Long: `Demo generates agent traces, sweeps one model on one simulated eight-GPU node over
+concurrency 1 to 64 with host offload off and on, and draws the report. It needs no GPU,
+no network and no files. What it writes can be looked at and run again: the traces, the
+master file, a bundle a point, the store and the report.`,
+		Example: "  weir demo",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			master, runners, err := writeDemoFiles(f.out)
+			if err != nil {
+				return err
+			}
+			set, err := spec.Load([]string{master}, runners)
+			if err != nil {
+				return err
+			}
+			points, err := set.Points(spec.Selection{Conc: f.conc})
+			if err != nil {
+				return usage(err)
+			}
+			dir := filepath.Join(f.out, "traces")
+			c, err := corpus.Generate(corpus.GenerateOptions{Seed: demoSeed, Traces: traces})
+			if err != nil {
+				return usage(err)
+			}
+			if err := corpus.WriteWekaDir(dir, c); err != nil {
+				return err
+			}
+			if c, err = corpus.Load(dir, corpus.LoadOptions{}); err != nil {
+				return err
+			}
+			f.command = "weir demo"
+			return app.sweep(cmd.Context(), points, c, f)
+		},
+	}
+	cmd.Flags().StringVarP(&f.out, "out", "o", "weir-demo", "folder of the demo")
+	cmd.Flags().IntVar(&traces, "traces", 64, "agent traces to generate")
+	f.add(cmd)
+	return cmd
+}
+
+// writeDemoFiles puts the demo's configuration into dir.
+func writeDemoFiles(dir string) (master, runners string, err error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return "", "", err
+	}
+	for _, name := range []string{"master.yaml", "runners.yaml"} {
+		b, err := examples.Files.ReadFile("demo/" + name)
+		if err != nil {
+			return "", "", err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o666); err != nil {
+			return "", "", err
+		}
+	}
+	return filepath.Join(dir, "master.yaml"), filepath.Join(dir, "runners.yaml"), nil
+}

@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/run"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+func newReplayCmd(app *App) *cobra.Command {
+	var (
+		urls, headers, sessions                         []string
+		model, corpusPath, endpoint, out, key, tok, ext string
+		conc, gpus, warmup, maxRequests                 int
+		duration, idle, stall                           time.Duration
+		seed                                            uint64
+		skipBroken, noProbe, legacy                     bool
+	)
+	cmd := &cobra.Command{
+		Use:   "replay --url URL --model NAME --corpus DIR -c N --duration D",
+		Short: "Replay agent traces against a running server: one point",
+		Long: `Replay sends what the recorded agents sent, when they would have sent it, to any
+OpenAI-compatible server, and writes a bundle with its result. It ends with exit code 3
+when the result is not valid, and says why.`,
+		Example: `  weir replay --url http://127.0.0.1:8000 --model my-model --corpus traces/ -c 8 --duration 10m`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case len(urls) == 0:
+				return usagef("no server: name one with --url")
+			case model == "":
+				return usagef("no model: name the served model with --model")
+			case corpusPath == "":
+				return usagef("no corpus: name a directory or file of traces with --corpus")
+			case conc < 1:
+				return usagef("--concurrency is %d: at least one agent is needed", conc)
+			case duration <= 0 && maxRequests <= 0:
+				return usagef("nothing ends the run: set --duration or --max-requests")
+			}
+			e, err := client.ParseEndpoint(endpoint)
+			if err != nil {
+				return usage(err)
+			}
+			header, err := parseHeaders(headers)
+			if err != nil {
+				return usage(err)
+			}
+			words := prompt.Default()
+			if tok != "" {
+				raw, err := os.ReadFile(tok)
+				if err != nil {
+					return usage(err)
+				}
+				if words, err = prompt.FromTokenizer(tok, raw); err != nil {
+					return usage(err)
+				}
+			}
+			c, err := corpus.Load(corpusPath, corpus.LoadOptions{SkipBroken: skipBroken})
+			if err != nil {
+				return usage(err)
+			}
+			p := &spec.Point{
+				Key: "replay", Name: fmt.Sprintf("%s_conc%d", model, conc), Model: model, Framework: "external",
+				Scenario: spec.AgenticCoding, Conc: conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
+				DurationNs: int64(duration), Weir: spec.WeirFields{Seed: seed},
+			}
+			if gpus > 0 {
+				p.Unified = &spec.Parallel{TP: gpus, PP: 1, EP: 1, DCP: 1, PCP: 1}
+			}
+			opt := run.ReplayOptions(p)
+			opt.PressureRequests = warmup
+			opt.MaxRequests = uint64(max(0, maxRequests))
+			opt.TraceIdleCapNs = int64(idle)
+			ex := &run.HTTP{
+				Client: client.Config{
+					URLs: urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: sessions,
+					Timeouts: client.Timeouts{First: stall, Headers: stall, Stream: stall},
+				},
+				Prompt: prompt.Options{Models: []string{model}, IgnoreEOS: true, LegacyMaxTokens: legacy,
+					Salt: prompt.FirstTurnPrefix, Extra: []byte(ext)},
+				Words: words, NoProbe: noProbe, ObservedGPUs: record.Unknown,
+			}
+			if out == "" {
+				stamp := time.Now().UTC().Format("20060102T150405")
+				out = filepath.Join("weir-runs", fmt.Sprintf("replay-%s-c%d-%s", fileName(model), conc, stamp))
+			}
+			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion()}
+			status := newStatus(app, "replay")
+			j.Progress = status.show
+			r, err := run.Measure(cmd.Context(), ex, j, out)
+			status.clear()
+			if err != nil {
+				return failure(err)
+			}
+			return app.printPoint(r, out)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&urls, "url", nil, "base URL of the server; may be repeated")
+	fl.StringVar(&model, "model", "", "name of the served model")
+	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
+	fl.IntVarP(&conc, "concurrency", "c", 1, "agents at once")
+	fl.DurationVar(&duration, "duration", 0, "profiling time")
+	fl.IntVar(&maxRequests, "max-requests", 0, "end after this many profiling requests; 0 is no limit")
+	fl.StringVar(&endpoint, "endpoint", "chat", "what is spoken: chat, completions, completions-ids, generate, responses, messages")
+	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/replay-...)")
+	fl.StringVar(&key, "api-key", os.Getenv("WEIR_API_KEY"), "bearer key (default $WEIR_API_KEY)")
+	fl.StringSliceVarP(&headers, "header", "H", nil, "further header as `NAME:VALUE`; may be repeated")
+	fl.StringSliceVar(&sessions, "session-header", nil, "header that carries the conversation, such as X-Session-ID; may be repeated")
+	fl.StringVar(&tok, "tokenizer", "", "the model's tokenizer.json; without it the words that are one token in common tokenizers are used")
+	fl.StringVar(&ext, "extra", "", "JSON object whose members are added to every body")
+	fl.IntVar(&gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
+	fl.IntVar(&warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
+	fl.DurationVar(&idle, "idle-cap", 300*time.Second, "longest pause of one agent")
+	fl.DurationVar(&stall, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
+	fl.Uint64Var(&seed, "seed", 42, "draws start points and salts")
+	fl.BoolVar(&skipBroken, "skip-broken", false, "leave out traces that cannot be read, and say how many")
+	fl.BoolVar(&noProbe, "no-probe", false, "don't learn what the chat template adds")
+	fl.BoolVar(&legacy, "legacy-max-tokens", false, "send max_tokens instead of max_completion_tokens")
+	return cmd
+}
+
+// failure gives a run's failure its exit code: a configuration that cannot work is wrong usage.
+func failure(err error) error {
+	var f *run.Failure
+	if asFailure(err, &f) && f.Class == "config" {
+		return usage(err)
+	}
+	return err
+}
+
+func parseHeaders(in []string) (http.Header, error) {
+	h := http.Header{}
+	for _, s := range in {
+		name, value, ok := strings.Cut(s, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, fmt.Errorf("--header %q: write NAME:VALUE", s)
+		}
+		h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return h, nil
+}
+
+// fileName makes a model's name fit for a folder.
+func fileName(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// printPoint prints the result of one point and returns the error of an invalid one.
+func (a *App) printPoint(r *result.Result, dir string) error {
+	if a.JSON {
+		if err := a.printJSON(map[string]any{"bundle": dir, "result": r}); err != nil {
+			return err
+		}
+	} else {
+		tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+		line := func(name, format string, v ...any) { fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, v...)...) }
+		if r.Simulated {
+			line("engine", "simulated")
+		}
+		line("requests", "%d ok, %d failed, %d cut", r.Requests.OK, r.Requests.Failed, r.Requests.Cut)
+		line("hit rate", "%s (device %s, host %s), ceiling %s", num(r.Hits.Total, 3), num(r.Hits.Device, 3), num(r.Hits.Host, 3), num(r.Hits.Ceiling, 3))
+		line("TTFT", "p50 %s, p90 %s", secs(r.Latency.TTFT.P50), secs(r.Latency.TTFT.P90))
+		line("ITL", "p50 %s, p90 %s", millis(r.Latency.ITL.P50), millis(r.Latency.ITL.P90))
+		line("interactivity", "e2e-normalised p90 %s tok/s/user", num(r.Intvty.E2ENorm.P90, 2))
+		line("throughput", "%s tok/s in, %s tok/s out", num(r.Throughput.Edge.Input, 0), num(r.Throughput.Edge.Output, 1))
+		if t := r.Throughput.EdgePerGPU.Total; t != nil {
+			line("per GPU", "%s tok/s", num(t, 0))
+		}
+		for _, w := range r.Warnings {
+			line("warning", "%s", w.Text)
+		}
+		line("bundle", "%s", dir)
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	if !r.Valid {
+		var why []string
+		for _, f := range r.Reasons {
+			why = append(why, fmt.Sprintf("%s (%s)", f.Text, f.Code))
+		}
+		return invalid(fmt.Errorf("the result is not valid: %s", strings.Join(why, "; ")))
+	}
+	return nil
+}
+
+func millis(v *float64) string {
+	if v == nil {
+		return "n/a"
+	}
+	return fmt.Sprintf("%.1f ms", 1000**v)
+}

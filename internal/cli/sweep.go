@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/run"
+	"github.com/weirbench/weir/internal/spec"
+	"github.com/weirbench/weir/internal/store"
+	"github.com/weirbench/weir/internal/web"
+)
+
+// sweepFlags are what sweep and demo share.
+type sweepFlags struct {
+	out      string
+	duration time.Duration
+	parallel int
+	failFast bool
+	conc     []int
+	seed     int64
+	warmup   int
+	command  string // that made the sweep, for the report
+}
+
+func (f *sweepFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.DurationVar(&f.duration, "duration", 0, "profiling time of a point; 0 takes the file's")
+	fl.IntVarP(&f.parallel, "parallel", "j", runtime.NumCPU(), "points at once on the simulated engine")
+	fl.BoolVar(&f.failFast, "fail-fast", false, "begin no more points after one that failed")
+	fl.IntSliceVar(&f.conc, "conc", nil, "keep only these concurrencies")
+	fl.Int64Var(&f.seed, "seed", -1, "seed of every point; -1 takes the file's")
+	fl.IntVar(&f.warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
+}
+
+func newSweepCmd(app *App) *cobra.Command {
+	var masters []string
+	var runners, corpusPath string
+	var skipBroken bool
+	var f sweepFlags
+	cmd := &cobra.Command{
+		Use:   "sweep -f MASTER... -r RUNNERS [KEY...] --corpus DIR",
+		Short: "Run the points of a master file into bundles, a store and a report",
+		Long: `Sweep expands the named configs of InferenceX master files into points, plans every
+point, runs those that fit, and writes a bundle a point, the store and report.html.
+
+The same command again runs only what has no whole bundle yet. An interrupt stops the
+points that are running and keeps nothing of them.`,
+		Example: `  weir sweep -f examples/quickstart/master.yaml -r examples/quickstart/runners.yaml \
+    glm5.2-fp4-b200-sglang-agentic --corpus traces/`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(masters) == 0 {
+				return usagef("no master file: name one with -f (see 'weir sweep --help')")
+			}
+			if corpusPath == "" {
+				return usagef("no corpus: name a directory or file of traces with --corpus, or make one with 'weir corpus generate'")
+			}
+			set, err := spec.Load(masters, runners)
+			if err != nil {
+				return usage(err)
+			}
+			points, err := set.Points(spec.Selection{Keys: args, Conc: f.conc})
+			if err != nil {
+				return usage(err)
+			}
+			c, err := corpus.Load(corpusPath, corpus.LoadOptions{SkipBroken: skipBroken})
+			if err != nil {
+				return usage(err)
+			}
+			if f.out == "" {
+				f.out = filepath.Join("weir-runs", sweepDir(args, masters))
+			}
+			f.command = commandLine(cmd, args)
+			return app.sweep(cmd.Context(), points, c, f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVarP(&masters, "file", "f", nil, "master file; may be repeated")
+	fl.StringVarP(&runners, "runners", "r", "", "runners.yaml")
+	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
+	fl.BoolVar(&skipBroken, "skip-broken", false, "leave out traces that cannot be read, and say how many")
+	fl.StringVarP(&f.out, "out", "o", "", "folder of the sweep (default weir-runs/<KEY>)")
+	f.add(cmd)
+	return cmd
+}
+
+func sweepDir(keys, masters []string) string {
+	if len(keys) == 1 {
+		return keys[0]
+	}
+	return filepath.Base(masters[0][:len(masters[0])-len(filepath.Ext(masters[0]))])
+}
+
+// sweep runs points and leaves bundles, store and report in f.out.
+func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus, f sweepFlags) error {
+	if len(points) == 0 {
+		return usagef("the selection has no point: check the key, --conc and the scenario")
+	}
+	jobs, err := prepare(points, c, f)
+	if err != nil {
+		return usage(err)
+	}
+	st, err := openStore(f.out)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+
+	tbl := newSweepTable(a, jobs)
+	var storeErr error
+	s := run.Sweep{Dir: f.out, Jobs: jobs, Executor: run.Virtual{}, Parallel: f.parallel, FailFast: f.failFast,
+		Report: func(u run.Update) {
+			if u.Result != nil {
+				e := store.Entry{Result: u.Result, Sweep: filepath.Base(f.out), Bundle: run.BundleDir(f.out, jobs[u.Index])}
+				storeErr = errors.Join(storeErr, st.Put(context.WithoutCancel(ctx), e))
+			}
+			tbl.update(u)
+		}}
+	sum, err := s.Run(ctx)
+	tbl.done()
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %d of %d points have whole bundles in %s; the same command runs the rest",
+			sum.Complete+sum.Skipped, len(jobs), f.out)
+	}
+	if errors.Is(err, run.ErrLocked) {
+		return usage(err)
+	}
+	if err = errors.Join(err, storeErr); err != nil {
+		return err
+	}
+	report := filepath.Join(f.out, "report.html")
+	if err := writeReport(report, tbl.results(), web.ReportOptions{Title: filepath.Base(f.out), Command: f.command}); err != nil {
+		return err
+	}
+	if a.JSON {
+		if err := a.printJSON(map[string]any{"report": report, "dir": f.out, "results": tbl.results()}); err != nil {
+			return err
+		}
+	} else {
+		tbl.story(report)
+	}
+	switch {
+	case sum.Failed > 0:
+		return fmt.Errorf("%d of %d points failed; see %s", sum.Failed, len(jobs), filepath.Join(f.out, run.JournalFile))
+	case sum.Refused > 0:
+		return refused(fmt.Errorf("%d of %d points were refused by plan (see 'weir plan --explain')", sum.Refused, len(jobs)))
+	case sum.Invalid > 0:
+		return invalid(fmt.Errorf("%d of %d results are not valid", sum.Invalid, len(jobs)))
+	}
+	return nil
+}
+
+// prepare turns points into planned jobs, one a repeat.
+func prepare(points []*spec.Point, c *corpus.Corpus, f sweepFlags) ([]*run.Job, error) {
+	var jobs []*run.Job
+	for _, p := range points {
+		if p.Weir.Recipe != run.SimRecipe {
+			return nil, fmt.Errorf("%s:%d: weir.recipe: %s has recipe %q; this command starts the simulated engine: write `weir: {recipe: sim}`, or measure a running server with 'weir replay --url'",
+				p.Origin.File, p.Origin.Line, p.Key, p.Weir.Recipe)
+		}
+		if f.duration > 0 {
+			p.DurationNs = int64(f.duration)
+		}
+		if f.seed >= 0 {
+			p.Weir.Seed = uint64(f.seed)
+		}
+		v, err := plan.Compute(p, plan.Options{})
+		if err != nil {
+			return nil, err
+		}
+		for r := range max(1, p.Weir.Repeats) {
+			opt := run.ReplayOptions(p)
+			opt.PressureRequests = f.warmup
+			jobs = append(jobs, &run.Job{Point: p, Verdict: v, Corpus: c, Replay: opt, Repeat: r, Version: buildVersion()})
+		}
+	}
+	return jobs, nil
+}
+
+func openStore(dir string) (*store.Store, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, err
+	}
+	return store.Open(filepath.Join(dir, "weir.db"))
+}
+
+// commandLine is the command as it could be typed again.
+func commandLine(cmd *cobra.Command, args []string) string {
+	line := cmd.CommandPath()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		v := strings.Trim(f.Value.String(), "[]")
+		line += " --" + f.Name + "=" + v
+	})
+	return strings.Join(append([]string{line}, args...), " ")
+}

@@ -1,0 +1,254 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+)
+
+// HTTP measures a job against servers that are running already.
+type HTTP struct {
+	// Client says where and how to send; its Bodies, Clock, Model and InFlight are set here.
+	Client client.Config
+	// Prompt says how bodies are written; its Template is learned from the server unless
+	// NoProbe is set.
+	Prompt  prompt.Options
+	Words   *prompt.Words // nil takes the list of words that are one token in common tokenizers
+	NoProbe bool
+	// ObservedGPUs is the number of GPUs that the server was seen to use; Unknown where
+	// nobody looked.
+	ObservedGPUs int64
+}
+
+// Name is "http".
+func (*HTTP) Name() string { return "http" }
+
+// Measure implements Executor. When ctx ends the run is cut and its records are kept: the meta
+// then says that it was cancelled, which makes the result invalid.
+func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) error {
+	opt := j.Replay
+	opt.Seed = j.seed()
+	s, err := replay.NewAgentic(j.Corpus, opt)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	m, err := j.meta()
+	if err != nil {
+		return err
+	}
+	m.ObservedGPUs = h.ObservedGPUs
+	words := h.Words
+	if words == nil {
+		words = prompt.Default()
+	}
+	po := h.Prompt
+	server, err := h.identify(ctx)
+	if err != nil {
+		return err
+	}
+	m.Simulated = server.simulated
+	m.Engine = record.Engine{Name: server.owner, Image: j.Point.Image, Facts: map[string]string{}}
+	if !h.NoProbe {
+		l, err := h.learn(ctx, words, po, opt.Seed)
+		if err != nil {
+			return err
+		}
+		po.Template = l.Template
+		raw, err := json.Marshal(l)
+		if err != nil {
+			return err
+		}
+		m.Engine.Facts["template"] = string(raw)
+	}
+	b, err := prompt.New(words, po)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	endpoint, err := prompt.ParseEndpoint(h.Client.Endpoint.String())
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	clock := replay.NewClock()
+	cfg := h.Client
+	cfg.Clock = clock
+	cfg.Model = strings.Join(po.Models, ",")
+	cfg.InFlight = j.Point.Conc
+	cfg.RunID = j.Point.ID()
+	cfg.Bodies = client.BodiesFunc(func(q *replay.Request) (client.Body, error) {
+		body, err := b.Body(endpoint, prompt.Request{Trace: q.Trace, Stream: q.Stream, Turn: q.Turn, Salt: q.Salt, MaxOut: q.MaxOut})
+		if err != nil {
+			return nil, err
+		}
+		return body, nil
+	})
+	t, err := client.New(cfg)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	defer t.Close()
+
+	m.EpochWallNs = clock.Epoch().UnixNano()
+	var writeErr error
+	lastSay := clock.Now()
+	runErr := replay.RunReal(ctx, s, t, clock, func(r *record.Request) {
+		if writeErr == nil {
+			writeErr = w.WriteRequest(r)
+		}
+		if now := clock.Now(); j.Progress != nil && now-lastSay > int64(200*time.Millisecond) {
+			lastSay = now
+			j.Progress(progress(s, now, opt.DurationNs))
+		}
+	})
+	if writeErr != nil {
+		return writeErr
+	}
+	if runErr != nil && ctx.Err() == nil {
+		return failf("client", "%v", runErr)
+	}
+	finish(m, s, opt.DurationNs)
+	if ctx.Err() != nil {
+		m.Cancelled = "interrupted"
+	}
+	return w.WriteMeta(m)
+}
+
+// A server is what a running server says of itself.
+type server struct {
+	owner     string
+	simulated bool
+}
+
+// simOwner is how the simulated engine names itself in /v1/models.
+const simOwner = "weir-sim"
+
+// identify asks the first server for its models. A server without /v1/models is not refused:
+// the run itself will show whether it answers.
+func (h *HTTP) identify(ctx context.Context) (server, error) {
+	var s server
+	raw, status, err := h.call(ctx, http.MethodGet, "/v1/models", nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			return s, ctx.Err()
+		}
+		return s, failf("start", "no server answers at %s: %v; start it, or check --url", h.Client.URLs[0], err)
+	}
+	var models struct {
+		Data []struct {
+			ID      string `json:"id"`
+			OwnedBy string `json:"owned_by"`
+		} `json:"data"`
+	}
+	if status != http.StatusOK || json.Unmarshal(raw, &models) != nil {
+		return s, nil
+	}
+	for _, d := range models.Data {
+		s.owner = d.OwnedBy
+		s.simulated = d.OwnedBy == simOwner
+	}
+	return s, nil
+}
+
+// learn sends the probes that tell what the server's chat template adds. A server that does not
+// answer them leaves the template unknown, which shows as drift in the result.
+func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options, seed uint64) (prompt.Learned, error) {
+	po.Whole = true
+	b, err := prompt.New(words, po)
+	if err != nil {
+		return prompt.Learned{}, failf("config", "%v", err)
+	}
+	endpoint, err := prompt.ParseEndpoint(h.Client.Endpoint.String())
+	if err != nil {
+		return prompt.Learned{}, failf("config", "%v", err)
+	}
+	var seen []prompt.Observation
+	for _, p := range b.Probes(endpoint) {
+		body, err := b.Probe(endpoint, p, seed)
+		if err != nil {
+			return prompt.Learned{}, failf("config", "%v", err)
+		}
+		tokens := int64(-1)
+		raw, status, err := h.call(ctx, http.MethodPost, endpoint.Path(), body)
+		if ctx.Err() != nil {
+			return prompt.Learned{}, ctx.Err()
+		}
+		if err == nil && status == http.StatusOK {
+			tokens = promptTokens(raw)
+		}
+		seen = append(seen, prompt.Observation{Probe: p, Tokens: tokens})
+		if tokens < 0 && len(seen) == 1 {
+			break // a server that does not count the plainest probe counts none
+		}
+	}
+	l, err := prompt.Learn(words, seen)
+	if err != nil {
+		return l, failf("config", "%v; name the model's tokenizer.json with --tokenizer", err)
+	}
+	return l, nil
+}
+
+// promptTokens reads usage.prompt_tokens or its synonyms; -1 when there is none.
+func promptTokens(raw []byte) int64 {
+	var v struct {
+		Usage struct {
+			Prompt *int64 `json:"prompt_tokens"`
+			Input  *int64 `json:"input_tokens"`
+		} `json:"usage"`
+	}
+	if json.Unmarshal(raw, &v) != nil {
+		return -1
+	}
+	if v.Usage.Prompt != nil {
+		return *v.Usage.Prompt
+	}
+	if v.Usage.Input != nil {
+		return *v.Usage.Input
+	}
+	return -1
+}
+
+// probeTimeout bounds one request before the run.
+const probeTimeout = 60 * time.Second
+
+// call sends one small request to the first server.
+func (h *HTTP) call(ctx context.Context, method, path string, body *prompt.Body) ([]byte, int, error) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var r io.Reader
+	if body != nil {
+		r = body.Open()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(h.Client.URLs[0], "/")+path, r)
+	if err != nil {
+		return nil, 0, err
+	}
+	if body != nil {
+		req.ContentLength = body.Len()
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for k, vs := range h.Client.Header {
+		req.Header[k] = vs
+	}
+	if h.Client.APIKey != "" {
+		req.Header.Set("Authorization", "Bearer "+h.Client.APIKey)
+	}
+	hc := http.Client{Transport: &http.Transport{TLSClientConfig: h.Client.TLS, DisableKeepAlives: true}}
+	resp, err := hc.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return nil, resp.StatusCode, fmt.Errorf("reading %s: %w", path, err)
+	}
+	return raw, resp.StatusCode, nil
+}
