@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -31,7 +32,8 @@ func (c MonoClock) Epoch() time.Time { return c.epoch }
 //
 // A request that goes out late says so: its Intended stays when the schedule wanted it, its
 // Queued is when it was handed over. When ctx ends the scheduler is cancelled, what is in
-// flight has the scheduler's drain time to end, and RunReal returns the cause.
+// flight has the scheduler's drain time to end, and RunReal returns the cause. So it does with
+// a *Stall when the scheduler has a watchdog and the target, a TokenTarget, makes no token.
 func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink func(*record.Request)) error {
 	w, err := newWaker()
 	if err != nil {
@@ -45,10 +47,11 @@ func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink
 	}
 	stop := context.AfterFunc(ctx, w.wake)
 	defer stop()
-	cancelled := false
+	tokens, _ := target.(TokenTarget)
+	var cause error
 	for {
-		list, tokens := in.take()
-		for _, seq := range tokens {
+		list, firsts := in.take()
+		for _, seq := range firsts {
 			s.FirstToken(seq)
 		}
 		for _, r := range list {
@@ -59,9 +62,10 @@ func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink
 			s.Outcome(at, r)
 			sink(r)
 		}
-		if ctx.Err() != nil && !cancelled {
-			cancelled = true
-			s.Cancel(clock.Now())
+		if cause == nil {
+			if cause = mustStop(ctx, s, tokens, clock); cause != nil {
+				s.Cancel(clock.Now())
+			}
 		}
 		s.Due(clock.Now(), target.Send)
 		if s.Cut() {
@@ -71,10 +75,7 @@ func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink
 			sink(lostRecord(&q, clock.Now()))
 		}
 		if s.Done() {
-			if cancelled {
-				return context.Cause(ctx)
-			}
-			return nil
+			return cause
 		}
 		at, ok := s.Wake()
 		if ok {
@@ -88,6 +89,29 @@ func RunReal(ctx context.Context, s *Scheduler, target Target, clock Clock, sink
 		}
 		w.wait(-1)
 	}
+}
+
+// A TokenTarget tells when the last token of any request arrived, on the clock of the run;
+// record.Never before the first. It is called from the driver's goroutine.
+type TokenTarget interface {
+	Target
+	LastToken() int64
+}
+
+// mustStop says why the run has to end now: its context is over, or it stands still.
+func mustStop(ctx context.Context, s *Scheduler, tokens TokenTarget, clock Clock) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if tokens == nil {
+		return nil
+	}
+	if stall := s.stalled(clock.Now(), tokens.LastToken()); stall != nil {
+		buf := make([]byte, 1<<20)
+		stall.Goroutines = buf[:runtime.Stack(buf, true)]
+		return stall
+	}
+	return nil
 }
 
 // inbox takes outcomes and first tokens from any goroutine.

@@ -90,6 +90,10 @@ type Scheduler struct {
 	limit    float64 // failed-request threshold
 
 	firstTokens bool // the machine acts on first tokens
+	watch       *Watchdog
+	waiting     int64 // prompt tokens of what is in flight
+	busySince   int64 // when the first of it was sent
+	lastEnd     int64
 }
 
 func newScheduler(drain int64, limit float64) *Scheduler {
@@ -140,6 +144,7 @@ func (s *Scheduler) Outcome(t int64, r *record.Request) {
 		return
 	}
 	delete(s.flights, r.Seq)
+	s.measure(t, f, r)
 	if r.OutputTokens > 0 {
 		s.n.OutputTokens += r.OutputTokens
 	}
@@ -235,6 +240,7 @@ func (s *Scheduler) abandon() {
 		s.lost = append(s.lost, s.flights[seq].q)
 	}
 	clear(s.flights)
+	s.waiting = 0
 	if s.abort == "" {
 		s.abort = AbortCancelled
 		s.abortWhy = fmt.Sprintf("%d requests had no outcome %v after their cancellation", len(s.lost), time.Duration(s.drain))
@@ -262,6 +268,38 @@ func (s *Scheduler) send(q Request, tr *tree) {
 	case record.Profiling:
 		s.n.Profiling++
 	}
+	if len(s.flights) == 0 {
+		s.busySince = q.Queued
+	}
+	s.waiting += promptTokens(&q)
 	s.flights[q.Seq] = &flight{q: q, tree: tr}
 	s.emit(q)
+}
+
+func promptTokens(q *Request) int64 { return q.Trace.Streams[q.Stream].Turns[q.Turn].In }
+
+// Watch sets the watchdog that RunReal keeps, over a target that tells when tokens arrive.
+func (s *Scheduler) Watch(w Watchdog) { s.watch = &w }
+
+// measure keeps the books of the watchdog.
+func (s *Scheduler) measure(t int64, f *flight, r *record.Request) {
+	s.waiting -= promptTokens(&f.q)
+	since := max(s.busySince, s.lastEnd)
+	s.lastEnd = max(s.lastEnd, t)
+	if s.watch == nil {
+		return
+	}
+	done := int64(0)
+	if r.Times.FirstToken != record.Never || r.Failure == nil {
+		done = promptTokens(&f.q)
+	}
+	s.watch.Prefilled(done, t-since)
+}
+
+// stalled is the watchdog's verdict at a time, given when the last token arrived.
+func (s *Scheduler) stalled(now, lastToken int64) *Stall {
+	if s.watch == nil {
+		return nil
+	}
+	return s.watch.Check(now, max(lastToken, s.busySince, s.lastEnd), len(s.flights), s.waiting)
 }
