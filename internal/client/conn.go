@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +24,8 @@ type conn struct {
 	since  int64 // when it became idle
 	keep   int64 // nanoseconds that it may be idle
 	base   uint64
+	// written says that the whole request is with the kernel.
+	written atomic.Bool
 }
 
 // idleConns are the connections of a host that wait for a request, the last used on top.
@@ -139,6 +142,8 @@ func (x *exchange) run() {
 // on makes one attempt over a connection and tells whether another one is due.
 func (x *exchange) on(c *conn, body Body) (again bool) {
 	x.begin()
+	c.written.Store(false)
+	x.written = &c.written
 	cut := func() { c.SetDeadline(time.Unix(1, 0)) }
 	c.base = acked(c.tcp)
 	x.rec.Times.Sent = x.t.clock.Now()
@@ -217,8 +222,11 @@ func (x *exchange) read(c *conn) (again bool) {
 func (x *exchange) write(c *conn, body Body) {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
-	err := x.produce(body, *b, func(p []byte) error {
+	err := x.produce(body, *b, func(p []byte, last bool) error {
 		_, err := c.Write(p)
+		if err == nil && last {
+			c.written.Store(true)
+		}
 		return err
 	})
 	if fault := (*bodyFault)(nil); errors.As(err, &fault) {
@@ -232,8 +240,8 @@ type bodyFault struct{ err error }
 
 func (e *bodyFault) Error() string { return e.err.Error() }
 
-// produce makes the request in pieces of at most the size of b.
-func (x *exchange) produce(body Body, b []byte, send func([]byte) error) error {
+// produce makes the request in pieces of at most the size of b and says which is the last.
+func (x *exchange) produce(body Body, b []byte, send func(p []byte, last bool) error) error {
 	size := body.Len()
 	n := len(x.t.appendHead(b[:0], x, size))
 	r := body.Open()
@@ -247,14 +255,13 @@ func (x *exchange) produce(body Body, b []byte, send func([]byte) error) error {
 			return &bodyFault{fmt.Errorf("the body ended after %d of %d bytes: %w", size-left+int64(got), size, err)}
 		}
 		left -= int64(got)
-		if err := send(b[:n+got]); err != nil {
+		if err := send(b[:n+got], left == 0); err != nil {
 			return err
 		}
 		if n = 0; left == 0 {
 			break
 		}
 	}
-	x.written.Store(true)
 	if n, _ := r.Read(b[:1]); n > 0 {
 		return &bodyFault{fmt.Errorf("the body is longer than the %d bytes that it promised", size)}
 	}

@@ -29,17 +29,19 @@ type exchange struct {
 	http     http1
 	ans      answer
 	inflate  *inflater
-	begun    bool  // a byte of the answer came
-	over     bool  // the outcome stands
-	reusable bool  // the connection can be used again
-	doneAt   int64 // when the stream said [DONE], Never before
-	lastAt   int64 // instant of the last read
+	begun    bool         // a byte of the answer came
+	over     bool         // the outcome stands
+	reusable bool         // the connection can be used again
+	doneAt   int64        // when the stream said [DONE], Never before
+	lastAt   int64        // instant of the last read
+	written  *atomic.Bool // of the connection: the whole request is with the kernel
+	made     Body
+	wire     atomic.Pointer[wire] // where a poller reads
 
 	ctx       context.Context
 	stop      context.CancelFunc
 	cancelled atomic.Bool
 	cut       atomic.Pointer[func()] // ends the waiting of the reader
-	written   atomic.Bool            // the whole request is with the kernel
 	bodyFault atomic.Pointer[error]  // the body could not be made
 
 	// For the watch over an HTTP/2 stream.
@@ -62,6 +64,7 @@ func (x *exchange) cancel() {
 	if cut := x.cut.Load(); cut != nil {
 		(*cut)()
 	}
+	x.cancelWire()
 }
 
 // begin prepares an attempt.
@@ -70,8 +73,7 @@ func (x *exchange) begin() {
 	x.closeInflater()
 	x.ans = answer{rec: x.rec, endpoint: x.t.cfg.Endpoint, limits: x.t.limits, overflow: x.t.overflow,
 		chunks: x.t.cfg.Chunks, keep: x.t.cfg.Text != nil && x.q.Seq%max(x.t.cfg.TextEvery, 1) == 0}
-	x.written.Store(false)
-	x.begun = false
+	x.begun, x.reusable = false, false
 }
 
 // take gives the exchange bytes of the connection that came at an instant. Once it has

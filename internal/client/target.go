@@ -21,8 +21,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -132,6 +134,8 @@ type Config struct {
 	// It is called for every TextEvery-th request (by Seq), never at the same time twice.
 	Text      func(r *record.Request, content, reasoning []byte)
 	TextEvery uint64
+
+	blocking bool // a goroutine a connection where a poller could read, to measure against
 }
 
 // overflowTexts are what servers say when a prompt is too long: the first four are those of
@@ -155,12 +159,16 @@ type Target struct {
 	fixed    string // the headers that every request has, as written
 	dialer   net.Dialer
 
+	pollers    []*poller
+	nextPoller atomic.Uint64
+
 	sink    func(*record.Request)
 	ended   outbox
 	mu      sync.Mutex
 	flying  map[*exchange]struct{}
 	closed  bool
-	stopped chan struct{}
+	stopped chan struct{} // the last request ended after Close
+	gone    chan struct{} // everything ended
 	textMu  sync.Mutex
 }
 
@@ -179,7 +187,7 @@ func New(cfg Config) (*Target, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
 	}
-	t := &Target{cfg: cfg, clock: cfg.Clock, flying: map[*exchange]struct{}{}, stopped: make(chan struct{}),
+	t := &Target{cfg: cfg, clock: cfg.Clock, flying: map[*exchange]struct{}{}, stopped: make(chan struct{}), gone: make(chan struct{}),
 		limits: answerLimits{frame: 64 << 20, whole: 64 << 20}}
 	for _, s := range append(overflowTexts[:len(overflowTexts):len(overflowTexts)], cfg.OverflowTexts...) {
 		t.overflow = append(t.overflow, strings.ToLower(s))
@@ -206,6 +214,11 @@ func New(cfg Config) (*Target, error) {
 	}
 	if err := checkFit(cfg.InFlight, len(t.hosts)); err != nil {
 		return nil, err
+	}
+	if cfg.Protocol == HTTP1 && !cfg.blocking && slices.ContainsFunc(t.hosts, func(h *host) bool { return !h.secure }) {
+		if err := t.poll(); err != nil {
+			return nil, fmt.Errorf("client: making a poller: %w", err)
+		}
 	}
 	return t, nil
 }
@@ -272,10 +285,13 @@ func (t *Target) Send(q replay.Request) {
 		t.ended.put(x.rec)
 		return
 	}
-	if t.cfg.Protocol == HTTP1 {
-		go x.run()
-	} else {
+	switch {
+	case t.cfg.Protocol != HTTP1:
 		go x.runH2()
+	case len(t.pollers) > 0 && !x.host.secure:
+		go x.runWire()
+	default:
+		go x.run()
 	}
 }
 
@@ -309,9 +325,14 @@ func (t *Target) Close() error {
 	t.ended.close()
 	for _, h := range t.hosts {
 		h.closeIdle()
+		h.closeWires()
 		if h.h2 != nil {
 			h.h2.CloseIdleConnections()
 		}
+	}
+	close(t.gone)
+	for _, p := range t.pollers {
+		p.close()
 	}
 	return nil
 }
@@ -351,6 +372,7 @@ type host struct {
 	secure  bool
 	request string // "POST /path HTTP/1.1\r\nHost: ...\r\n"
 	idle    idleConns
+	wires   idleWires
 	h2      *http2.Transport
 }
 

@@ -188,15 +188,18 @@ const doneEvent = "data: [DONE]\n\n"
 
 func TestOneRequest(t *testing.T) {
 	const pause = 30 * time.Millisecond
-	var got *http.Request
-	var gotBody []byte
+	type seen struct {
+		*http.Request
+		body []byte
+	}
+	sent := make(chan seen, 2)
 	url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
 		for {
 			q, b, err := readRequest(r)
 			if err != nil {
 				return
 			}
-			got, gotBody = q, b
+			sent <- seen{q, b}
 			io.WriteString(c, sseHead+chunk(roleOnly))
 			time.Sleep(pause)
 			io.WriteString(c, chunk(`data: {"choices":[{"delta":{"reasoning_content":"hm"}}]}`+"\n\n"))
@@ -230,8 +233,9 @@ func TestOneRequest(t *testing.T) {
 			t.Errorf("%s: %v, the server waited %v", what, time.Duration(d), pause)
 		}
 	}
-	if want := `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`; string(gotBody) != want {
-		t.Errorf("body %s", gotBody)
+	got := <-sent
+	if want := `{"model":"m","messages":[{"role":"user","content":"hi"}],"stream":true}`; string(got.body) != want {
+		t.Errorf("body %s", got.body)
 	}
 	h := got.Header
 	if got.URL.Path != "/v1/chat/completions" || h.Get("Authorization") != "Bearer k" || h.Get("X-Extra") != "1" || h.Get("Accept") != "text/event-stream" {
@@ -244,10 +248,13 @@ func TestOneRequest(t *testing.T) {
 	if again := r.do(t, request(2)); again.Failure != nil || again.Resent {
 		t.Errorf("second request: %+v", again)
 	}
-	if h := got.Header; h.Get("X-Correlation-ID") != parent {
+	if h := (<-sent).Header; h.Get("X-Correlation-ID") != parent {
 		t.Errorf("the root conversation's id is %q, its child named %q", h.Get("X-Correlation-ID"), parent)
 	}
 }
+
+// ways are the two ways in which connections are read.
+var ways = map[string]bool{"poller": false, "goroutine": true}
 
 // TestFailures sends to servers that go wrong in every way and wants the class that says how.
 func TestFailures(t *testing.T) {
@@ -294,8 +301,7 @@ func TestFailures(t *testing.T) {
 		if strings.HasPrefix(c.answer, "HTTP/1.1 200") && strings.Contains(c.answer, "\r\n\r\n") {
 			c.status = 200
 		}
-		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-			t.Parallel()
+		eachWay(t, c.name, func(t *testing.T, blocking bool) {
 			url := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) {
 				if _, _, err := readRequest(r); err != nil {
 					return
@@ -311,7 +317,7 @@ func TestFailures(t *testing.T) {
 					conn.(*net.TCPConn).SetLinger(0)
 				}
 			})
-			r := newRig(t, Config{URLs: []string{url}})
+			r := newRig(t, Config{URLs: []string{url}, blocking: blocking})
 			rec := r.do(t, request(1))
 			if rec.Failure == nil {
 				t.Fatalf("no failure: %+v", rec)
@@ -340,8 +346,7 @@ func TestGoodEndings(t *testing.T) {
 		"no media type":             "HTTP/1.1 200 OK\r\n\r\n\n" + token("a") + doneEvent,
 		"1.0":                       "HTTP/1.0 200 OK\nContent-Type: text/event-stream\n\n" + token("a") + doneEvent,
 	} {
-		t.Run(strings.ReplaceAll(name, " ", "-"), func(t *testing.T) {
-			t.Parallel()
+		eachWay(t, name, func(t *testing.T, blocking bool) {
 			url := rawServer(t, func(_ int, conn net.Conn, r *bufio.Reader) {
 				if _, _, err := readRequest(r); err != nil {
 					return
@@ -354,7 +359,7 @@ func TestGoodEndings(t *testing.T) {
 					r.ReadByte()
 				}
 			})
-			r := newRig(t, Config{URLs: []string{url}})
+			r := newRig(t, Config{URLs: []string{url}, blocking: blocking})
 			rec := r.do(t, request(1))
 			if rec.Failure != nil {
 				t.Fatalf("failure: %+v", *rec.Failure)
@@ -362,6 +367,15 @@ func TestGoodEndings(t *testing.T) {
 			if strings.Contains(answer, `"usage"`) && (rec.PromptTokens != 100 || rec.OutputTokens != 3) {
 				t.Errorf("usage: %+v", rec)
 			}
+		})
+	}
+}
+
+func eachWay(t *testing.T, name string, f func(t *testing.T, blocking bool)) {
+	for way, blocking := range ways {
+		t.Run(strings.ReplaceAll(name, " ", "-")+"/"+way, func(t *testing.T) {
+			t.Parallel()
+			f(t, blocking)
 		})
 	}
 }
@@ -388,18 +402,21 @@ func TestCannotConnect(t *testing.T) {
 
 func TestBodyFaults(t *testing.T) {
 	url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) { readRequest(r); r.ReadByte() })
-	for name, bodies := range map[string]Bodies{
+	cases := map[string]Bodies{
 		"error": BodiesFunc(func(*replay.Request) (Body, error) { return nil, errors.New("no such block") }),
 		"short": BodiesFunc(func(*replay.Request) (Body, error) { return lying{10, "short"}, nil }),
 		"long":  BodiesFunc(func(*replay.Request) (Body, error) { return lying{3, "longer"}, nil }),
 		"short and large": BodiesFunc(func(*replay.Request) (Body, error) {
 			return lying{1 << 20, strings.Repeat("x", 1<<19)}, nil
 		}),
-	} {
-		r := newRig(t, Config{URLs: []string{url}, Bodies: bodies})
-		rec := r.do(t, request(1))
-		if rec.Failure == nil || rec.Failure.Class != record.FailClient {
-			t.Errorf("%s: %+v", name, rec.Failure)
+	}
+	for name, bodies := range cases {
+		for way, blocking := range ways {
+			r := newRig(t, Config{URLs: []string{url}, Bodies: bodies, blocking: blocking})
+			rec := r.do(t, request(1))
+			if rec.Failure == nil || rec.Failure.Class != record.FailClient {
+				t.Errorf("%s, %s: %+v", name, way, rec.Failure)
+			}
 		}
 	}
 }
@@ -415,6 +432,12 @@ func (l lying) Open() io.Reader { return strings.NewReader(l.s) }
 // TestCancel cancels requests in every phase and wants one outcome each, and none touched
 // that is sent afterwards.
 func TestCancel(t *testing.T) {
+	for way, blocking := range ways {
+		t.Run(way, func(t *testing.T) { testCancel(t, blocking) })
+	}
+}
+
+func testCancel(t *testing.T, blocking bool) {
 	url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
 		if n%4 == 0 {
 			io.Copy(io.Discard, io.LimitReader(r, 1000)) // stops reading the body
@@ -432,9 +455,9 @@ func TestCancel(t *testing.T) {
 		}
 		r.ReadByte()
 	})
-	long := Timeouts{Connect: 5 * time.Second, Headers: time.Minute, First: time.Minute, Stream: time.Minute, Total: time.Minute}
+	long := Timeouts{Connect: 5 * time.Second, Headers: time.Minute, First: time.Minute, Stream: time.Minute, Total: time.Second}
 	big := BodiesFunc(func(*replay.Request) (Body, error) { return text(bytes.Repeat([]byte("x"), 8<<20)), nil })
-	r := newRig(t, Config{URLs: []string{url}, Bodies: big, Timeouts: long})
+	r := newRig(t, Config{URLs: []string{url}, Bodies: big, Timeouts: long, blocking: blocking})
 	const n = 40
 	for i := range uint64(n) {
 		r.Send(request(i + 1))
@@ -445,5 +468,91 @@ func TestCancel(t *testing.T) {
 		if rec := r.wait(t); rec.Failure == nil || rec.Failure.Class != record.FailCancelled {
 			t.Errorf("%+v", rec.Failure)
 		}
+	}
+	rec := r.do(t, request(n+1))
+	if rec.Failure != nil && rec.Failure.Class == record.FailCancelled {
+		t.Errorf("sent after Cancel: %+v", rec.Failure)
+	}
+}
+
+// TestReuse sends many requests one after the other and wants one connection.
+func TestReuse(t *testing.T) {
+	for way, blocking := range ways {
+		for _, size := range []int{10, 1 << 20} {
+			var mu sync.Mutex
+			conns := 0
+			url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
+				mu.Lock()
+				conns++
+				mu.Unlock()
+				for {
+					if _, _, err := readRequest(r); err != nil {
+						return
+					}
+					time.Sleep(5 * time.Millisecond)
+					io.WriteString(c, sseHead+chunk(token("a"))+chunk(doneEvent)+"0\r\n\r\n")
+				}
+			})
+			bodies := BodiesFunc(func(*replay.Request) (Body, error) { return text(strings.Repeat("x", size)), nil })
+			r := newRig(t, Config{URLs: []string{url}, Bodies: bodies, blocking: blocking})
+			for seq := range uint64(20) {
+				if rec := r.do(t, request(seq+1)); rec.Failure != nil {
+					t.Fatalf("%s: %+v", way, rec.Failure)
+				}
+			}
+			if conns != 1 {
+				t.Errorf("%s, bodies of %d bytes: %d connections for 20 requests, one after the other", way, size, conns)
+			}
+		}
+	}
+}
+
+// TestResend has a server that closes kept-alive connections just when they are used again:
+// the request goes out a second time when nothing of it was acknowledged, and never a third
+// time or after a byte was.
+func TestResend(t *testing.T) {
+	answer := sseHead + chunk(token("a")) + chunk(doneEvent) + "0\r\n\r\n"
+	for way, blocking := range ways {
+		t.Run(way, func(t *testing.T) {
+			url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
+				if _, _, err := readRequest(r); err != nil {
+					return
+				}
+				io.WriteString(c, answer)
+				if n == 0 { // reads half of the next request and closes: some of it was acknowledged
+					io.ReadFull(r, make([]byte, 100))
+					return
+				}
+				r.ReadByte()
+			})
+			r := newRig(t, Config{URLs: []string{url}, blocking: blocking})
+			if rec := r.do(t, request(1)); rec.Failure != nil {
+				t.Fatal(rec.Failure)
+			}
+			rec := r.do(t, request(2))
+			if rec.Failure == nil || rec.Failure.Class != record.FailResetBefore || rec.Resent {
+				t.Errorf("closed after bytes were acknowledged: %+v resent %v", rec.Failure, rec.Resent)
+			}
+		})
+	}
+}
+
+// TestIdleClose has a server that closes idle connections: nothing fails.
+func TestIdleClose(t *testing.T) {
+	for way, blocking := range ways {
+		t.Run(way, func(t *testing.T) {
+			url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
+				readRequest(r)
+				io.WriteString(c, sseHead+chunk(token("a"))+chunk(doneEvent)+"0\r\n\r\n")
+				time.Sleep(20 * time.Millisecond)
+			})
+			r := newRig(t, Config{URLs: []string{url}, blocking: blocking})
+			for seq := range uint64(4) {
+				if rec := r.do(t, request(seq+1)); rec.Failure != nil || rec.Resent {
+					t.Errorf("%+v resent %v", rec.Failure, rec.Resent)
+				}
+				time.Sleep(50 * time.Millisecond)
+			}
+		})
 	}
 }

@@ -1,0 +1,108 @@
+package client
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+)
+
+// A histogram counts durations in buckets of at most 1/16 of their value, from 1 ns to 2^40 ns
+// (18 minutes). Its quantiles are the upper edges of buckets, so they are never too small.
+// It may be written and read at the same time.
+type histogram struct {
+	buckets [37 * 16]atomic.Uint64
+	n       atomic.Uint64
+	sum     atomic.Int64
+	max     atomic.Int64
+}
+
+func bucketOf(d int64) int {
+	if d < 16 {
+		return int(max(d, 0))
+	}
+	e := bits.Len64(uint64(d)) - 5 // d>>e is 16 to 31
+	return min((e+1)*16+int(d>>e)-16, 37*16-1)
+}
+
+// upper is the largest value of a bucket.
+func upper(i int) int64 {
+	if i < 16 {
+		return int64(i)
+	}
+	e := i/16 - 1
+	return (int64(i%16)+17)<<e - 1
+}
+
+func (h *histogram) observe(d int64) {
+	h.buckets[bucketOf(d)].Add(1)
+	h.n.Add(1)
+	h.sum.Add(d)
+	for {
+		m := h.max.Load()
+		if d <= m || h.max.CompareAndSwap(m, d) {
+			return
+		}
+	}
+}
+
+func (h *histogram) add(o *histogram) {
+	for i := range o.buckets {
+		if c := o.buckets[i].Load(); c > 0 {
+			h.buckets[i].Add(c)
+		}
+	}
+	h.n.Add(o.n.Load())
+	h.sum.Add(o.sum.Load())
+	h.max.Store(max(h.max.Load(), o.max.Load()))
+}
+
+// quantile is the smallest bucket edge that at least a share q of the values do not exceed.
+func (h *histogram) quantile(q float64) int64 {
+	n := h.n.Load()
+	if n == 0 {
+		return 0
+	}
+	rank := uint64(q * float64(n))
+	var seen uint64
+	for i := range h.buckets {
+		if seen += h.buckets[i].Load(); seen > rank {
+			return min(upper(i), h.max.Load())
+		}
+	}
+	return h.max.Load()
+}
+
+// A Spread of durations.
+type Quantiles struct {
+	N    uint64 `json:"n"`
+	Mean int64  `json:"mean_ns"`
+	P50  int64  `json:"p50_ns"`
+	P90  int64  `json:"p90_ns"`
+	P99  int64  `json:"p99_ns"`
+	P999 int64  `json:"p999_ns"`
+	Max  int64  `json:"max_ns"`
+}
+
+func (h *histogram) quantiles() Quantiles {
+	q := Quantiles{N: h.n.Load(), P50: h.quantile(0.5), P90: h.quantile(0.9), P99: h.quantile(0.99),
+		P999: h.quantile(0.999), Max: h.max.Load()}
+	if q.N > 0 {
+		q.Mean = h.sum.Load() / int64(q.N)
+	}
+	return q
+}
+
+func (q Quantiles) String() string {
+	if q.N == 0 {
+		return "no samples"
+	}
+	return time.Duration(q.P50).String() + " p50, " + time.Duration(q.P99).String() + " p99, " + time.Duration(q.Max).String() + " max"
+}
+
+// readHealth is what one reader of connections learned about itself.
+type readHealth struct {
+	lag       histogram     // from the kernel having bytes to the reader taking them
+	unstamped atomic.Uint64 // reads without the kernel's time
+}
+
+func (h *readHealth) observe(lag int64) { h.lag.observe(lag) }
