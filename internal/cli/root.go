@@ -48,6 +48,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newReportCmd(app),
 		newResultsCmd(app),
 		newServeCmd(app),
+		newCalibrateCmd(app),
 		newVersionCmd(app),
 		newMatrixCmd(app),
 		newPlanCmd(app),

@@ -39,14 +39,19 @@ type answer struct {
 	use      usage
 	whole    []byte // a body that is read whole, or the excerpt of an error
 	at       int64  // instant of the bytes under way
-	shared   int64  // content frames that shared their read with an earlier one
-	lastRead int64  // instant of the last read with a content frame
-	frames   int64  // content frames
-	textLen  int    // SGLang's generate: length of the text so far
-	ids      int    // and of the ids
-	outSoFar int64  // output tokens that usage frames have reported so far
-	done     bool   // the stream said that it is complete: [DONE] or the dialect's last event
-	finished bool   // a finish reason was seen
+	seen     int    // events in the read under way
+	firstIn  bool   // the first token came in the read under way
+	lastIn   bool   // a token came in it
+	doubt    record.Doubt
+	probe    func(lane int, data []byte, at int64) // sees every event, to calibrate
+	shared   int64                                 // content frames that shared their read with an earlier one
+	lastRead int64                                 // instant of the last read with a content frame
+	frames   int64                                 // content frames
+	textLen  int                                   // SGLang's generate: length of the text so far
+	ids      int                                   // and of the ids
+	outSoFar int64                                 // output tokens that usage frames have reported so far
+	done     bool                                  // the stream said that it is complete: [DONE] or the dialect's last event
+	finished bool                                  // a finish reason was seen
 	failure  *record.Failure
 	keep     bool // collect the text
 	text     []byte
@@ -140,6 +145,10 @@ func (a *answer) sniff(p []byte) []byte {
 
 // event takes one event of the stream.
 func (a *answer) event(name, data []byte) error {
+	a.seen++
+	if a.probe != nil {
+		a.probe(a.rec.Lane, data, a.at)
+	}
 	if a.done {
 		return nil // what follows the end is not part of the answer
 	}
@@ -214,7 +223,9 @@ func (a *answer) token() {
 	t := &a.rec.Times
 	if t.FirstToken == record.Never {
 		t.FirstToken = a.at
+		a.firstIn = true
 	}
+	a.lastIn = true
 	if a.frame.visible && t.FirstVisible == record.Never {
 		t.FirstVisible = a.at
 	}
@@ -312,6 +323,27 @@ func (a *answer) single() {
 	}
 }
 
+// settle notes, after each read, how much too late the instants in it may be. loose bounds
+// that for any read. A read that held one event and has the kernel's time is as exact as the
+// clock; with several events the kernel's time is that of the last.
+func (a *answer) settle(loose int64, stamped bool) {
+	if a.lastIn {
+		d := loose
+		if stamped && a.seen == 1 {
+			d = stampNoise
+		}
+		a.doubt.Last = d
+		if a.firstIn {
+			a.doubt.First = d
+		}
+	}
+	a.seen, a.firstIn, a.lastIn = 0, false, false
+}
+
+// stampNoise is what may lie between two readings of the clocks that a kernel's time is
+// converted with, nanoseconds.
+const stampNoise = 1000
+
 // seal writes the counts and the end into the record.
 func (a *answer) seal() {
 	r := a.rec
@@ -321,4 +353,5 @@ func (a *answer) seal() {
 	r.ReasoningTokens = a.use.reasoning.value()
 	r.Hits = a.use.hits()
 	r.Failure = a.failure
+	r.Frames = a.frames
 }

@@ -200,7 +200,7 @@ func (x *exchange) read(c *conn) (again bool) {
 		}
 		n, err := c.Read(*b)
 		at := x.t.clock.Now()
-		if n > 0 && x.take((*b)[:n], at) {
+		if n > 0 && x.take((*b)[:n], arrival{at: at, loose: record.Unknown}) {
 			return false
 		}
 		if err == nil {

@@ -38,6 +38,8 @@ type exchange struct {
 	made     Body
 	wire     atomic.Pointer[wire] // where a poller reads
 
+	sentAt    int64        // the sender's copy of Times.Sent
+	sendTook  atomic.Int64 // from Sent to the end of the first write, Unknown before
 	ctx       context.Context
 	stop      context.CancelFunc
 	cancelled atomic.Bool
@@ -72,16 +74,27 @@ func (x *exchange) begin() {
 	x.http.reset()
 	x.closeInflater()
 	x.ans = answer{rec: x.rec, endpoint: x.t.cfg.Endpoint, limits: x.t.limits, overflow: x.t.overflow,
-		chunks: x.t.cfg.Chunks, keep: x.t.cfg.Text != nil && x.q.Seq%max(x.t.cfg.TextEvery, 1) == 0}
+		chunks: x.t.cfg.Chunks, doubt: record.Doubt{Sent: record.Unknown, First: record.Unknown, Last: record.Unknown}, probe: x.t.probe, keep: x.t.cfg.Text != nil && x.q.Seq%max(x.t.cfg.TextEvery, 1) == 0}
 	x.begun, x.reusable = false, false
+	x.sendTook.Store(record.Unknown)
 }
 
-// take gives the exchange bytes of the connection that came at an instant. Once it has
-// returned true the outcome stands.
-func (x *exchange) take(p []byte, at int64) bool {
+// An arrival says when bytes came: at an instant that may be too late by loose, which is
+// Unknown when nothing bounds it. stamped says that the kernel told the instant of the last
+// of them.
+type arrival struct {
+	at, loose int64
+	stamped   bool
+}
+
+// take gives the exchange bytes of the connection. Once it has returned true the outcome
+// stands.
+func (x *exchange) take(p []byte, in arrival) bool {
 	x.begun = true
+	at := in.at
 	at = x.stamp(at)
 	n, err := x.http.feed(p, x)
+	x.ans.settle(in.loose, in.stamped)
 	switch {
 	case err != nil:
 		var wire wireError
@@ -237,9 +250,19 @@ func (x *exchange) finish(at int64, cut error, declared bool) {
 	if f := x.rec.Failure; f != nil && x.begun {
 		f.Status = x.http.head.status
 	}
+	x.ans.settle(record.Unknown, false)
+	x.sealDoubt()
 	if x.ans.keep && x.ans.failure == nil {
 		x.t.text(x)
 	}
+}
+
+// sealDoubt puts what is known of the instants' errors into the record and the run's sums.
+func (x *exchange) sealDoubt() {
+	d := x.ans.doubt
+	d.Sent = x.sendTook.Load()
+	x.rec.Doubt = &d
+	x.t.health.note(&x.ans)
 }
 
 func (x *exchange) closeInflater() {

@@ -72,7 +72,7 @@ func (h *histogram) quantile(q float64) int64 {
 	return h.max.Load()
 }
 
-// A Spread of durations.
+// Quantiles are what a run tells about many durations, nanoseconds.
 type Quantiles struct {
 	N    uint64 `json:"n"`
 	Mean int64  `json:"mean_ns"`
@@ -98,11 +98,3 @@ func (q Quantiles) String() string {
 	}
 	return time.Duration(q.P50).String() + " p50, " + time.Duration(q.P99).String() + " p99, " + time.Duration(q.Max).String() + " max"
 }
-
-// readHealth is what one reader of connections learned about itself.
-type readHealth struct {
-	lag       histogram     // from the kernel having bytes to the reader taking them
-	unstamped atomic.Uint64 // reads without the kernel's time
-}
-
-func (h *readHealth) observe(lag int64) { h.lag.observe(lag) }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirbench/weir/internal/record"
 )
 
 // A poller waits for many connections in one goroutine: one recvmsg per wake-up of a
@@ -27,7 +29,9 @@ type poller struct {
 	over  bool
 	gone  chan struct{}
 
-	askedAt int64 // when epoll was last asked before this time and told of everything
+	askedAt int64 // what is read now had not arrived at this instant
+	blocked bool  // the poller slept until it was woken
+	recent  int64 // longest delay of the last few hundred reads, nanoseconds
 }
 
 const (
@@ -149,7 +153,8 @@ func (p *poller) run() {
 	for {
 		before := p.t.clock.Now()
 		n, err := unix.EpollWait(p.ep, events[:], 0)
-		if n == 0 && err == nil && len(more) == 0 {
+		if p.blocked = n == 0 && err == nil && len(more) == 0; p.blocked {
+			p.askedAt = before
 			n, err = unix.EpollWait(p.ep, events[:], -1)
 		}
 		if err != nil && err != unix.EINTR {
@@ -184,4 +189,30 @@ func (p *poller) run() {
 			p.askedAt = before
 		}
 	}
+}
+
+// arrival turns the lag that the kernel told into the instant at which the bytes came, and
+// bounds by how much it may be too late when they came in several pieces: they cannot have
+// come before epoll had nothing to tell, and when the poller slept until then they waited no
+// longer than other bytes did. A lag that cannot be, because the wall clock was set, is left
+// out.
+func (p *poller) arrival(now, lag int64, full bool) arrival {
+	in := arrival{at: now, loose: now - p.askedAt}
+	if lag >= 0 && lag <= in.loose+int64(10*time.Millisecond) {
+		p.health.lag.observe(lag)
+		p.recent = max(lag, p.recent-p.recent>>8)
+		in = arrival{at: now - lag, loose: max(now-lag-p.askedAt, 0), stamped: true}
+		if p.blocked {
+			in.loose = min(in.loose, p.recent)
+		}
+	} else {
+		p.health.unstamped.Add(1)
+		if p.blocked {
+			in.loose = record.Unknown
+		}
+	}
+	if full {
+		in.loose = record.Unknown
+	}
+	return in
 }

@@ -162,6 +162,9 @@ type Target struct {
 	pollers    []*poller
 	nextPoller atomic.Uint64
 
+	health health
+	probe  func(lane int, data []byte, at int64) // sees every event, to calibrate
+
 	sink    func(*record.Request)
 	ended   outbox
 	mu      sync.Mutex
@@ -266,6 +269,7 @@ func (c *Config) defaults() error {
 // Start gives the target the sink for outcomes.
 func (t *Target) Start(sink func(*record.Request)) {
 	t.sink = sink
+	t.health.begin(t.gone)
 	t.ended.init()
 	go t.ended.run(sink)
 }
@@ -277,6 +281,7 @@ func (t *Target) Send(q replay.Request) {
 	closed := t.closed
 	if !closed {
 		t.flying[x] = struct{}{}
+		t.health.most.Store(max(t.health.most.Load(), int64(len(t.flying))))
 	}
 	t.mu.Unlock()
 	if closed {

@@ -32,6 +32,7 @@ type wire struct {
 	closed   bool
 	since    int64       // when it became idle
 	acked    uint64      // bytes acknowledged when the exchange began
+	full     bool        // the last read filled the buffer: what follows may be older than it seems
 	hup      bool        // the server ended its side: read until the end is seen
 	pending  bool        // goes back among the idle once its writer has left
 	written  atomic.Bool // the whole request is with the kernel
@@ -90,7 +91,11 @@ func (x *exchange) sendWire(body Body) {
 				return err
 			}
 		}
-		if err = w.write(p); err == nil && last {
+		err = w.write(p)
+		if x.sendTook.Load() == record.Unknown {
+			x.sendTook.Store(x.t.clock.Now() - x.sentAt)
+		}
+		if err == nil && last {
 			w.written.Store(true)
 		}
 		return err
@@ -156,9 +161,10 @@ func (x *exchange) attach(body Body) (*wire, error) {
 			w.mu.Unlock()
 			return nil, errors.New("cancelled")
 		}
-		w.acked = w.ackedBytes()
+		w.acked, w.full = w.ackedBytes(), false
 		w.x, w.writing = x, true
-		x.rec.Times.Sent = x.t.clock.Now()
+		x.sentAt = x.t.clock.Now()
+		x.rec.Times.Sent = x.sentAt
 		w.mu.Unlock()
 		return w, nil
 	}
@@ -234,26 +240,16 @@ func (w *wire) ready(events uint32) (more bool) {
 			w.lost(io.EOF, now)
 			return false
 		}
-		if w.x.take(r.buf[:n], w.p.arrival(now, lag)) {
+		if w.x.take(r.buf[:n], w.p.arrival(now, lag, w.full)) {
 			w.detach()
 			return false
 		}
-		if n < len(r.buf) && !w.hup {
+		w.full = n == len(r.buf)
+		if !w.full && !w.hup {
 			return false
 		}
 	}
 	return true
-}
-
-// arrival turns the lag that the kernel told into the instant at which the bytes came. A lag
-// that cannot be, because the wall clock was set, is left out.
-func (p *poller) arrival(now, lag int64) int64 {
-	if lag < 0 || lag > now-p.askedAt+int64(10*time.Millisecond) {
-		p.health.unstamped.Add(1)
-		return now
-	}
-	p.health.observe(lag)
-	return now - lag
 }
 
 // lost handles the end of the connection while it has an exchange.

@@ -57,6 +57,24 @@ type Chunk struct {
 	Tokens int64 `json:"tokens"` // tokens in it, Unknown when the server does not say
 }
 
+// Doubt says how far instants may be off because of the client itself, in nanoseconds:
+// upper bounds that were measured for this request, Unknown where nothing measured them.
+// What the network and the kernels add is not in it.
+type Doubt struct {
+	Sent  int64 `json:"sent"`  // Sent may be too early by this
+	First int64 `json:"first"` // FirstToken may be too late by this
+	Last  int64 `json:"last"`  // LastToken may be too late by this
+}
+
+// TTFT bounds the error of FirstToken - Sent, which can only be too long; Unknown when one
+// of its parts is.
+func (d *Doubt) TTFT() int64 {
+	if d == nil || d.Sent == Unknown || d.First == Unknown {
+		return Unknown
+	}
+	return d.Sent + d.First
+}
+
 // Request is what was measured for one request.
 type Request struct {
 	Seq    uint64 `json:"seq"`     // unique in the run, in the order of dispatch, from 1
@@ -91,6 +109,8 @@ type Request struct {
 	BarrierWait int64 `json:"barrier_wait"` // behind other streams by recorded order
 
 	Chunks []Chunk `json:"chunks,omitempty"` // content frames, kept when asked for
+	Frames int64   `json:"frames,omitempty"` // number of content frames; 0 in virtual time
+	Doubt  *Doubt  `json:"doubt,omitempty"`  // nil in virtual time
 
 	Failure *Failure `json:"failure,omitempty"` // nil when the request succeeded
 	Resent  bool     `json:"resent,omitempty"`  // sent again once on a closed idle connection

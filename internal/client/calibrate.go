@@ -1,0 +1,291 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/weirbench/weir/internal/client/pace"
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+)
+
+// A Load is what a calibration puts on the client: so many streams at a time, each answered
+// after TTFT with Tokens tokens that are Gap apart, for a time.
+type Load struct {
+	Streams int           `json:"streams"`
+	TTFT    time.Duration `json:"ttft_ns"`
+	Gap     time.Duration `json:"gap_ns"`
+	Tokens  int           `json:"tokens"`
+	For     time.Duration `json:"for_ns"`
+}
+
+// EventsPerSecond is the rate of content frames that the load asks for.
+func (l Load) EventsPerSecond() float64 {
+	each := l.TTFT + time.Duration(l.Tokens-1)*l.Gap
+	if each <= 0 {
+		return 0
+	}
+	return float64(l.Streams) * float64(l.Tokens) / each.Seconds()
+}
+
+// A Calibration is how far the client's numbers were from those of a server on the same
+// machine that writes its own send times.
+type Calibration struct {
+	Load     Load      `json:"load"`
+	When     time.Time `json:"when"`
+	CPUs     int       `json:"cpus"`
+	Requests int       `json:"requests"`
+	Failed   int       `json:"failed"`
+
+	// TTFTError is, request by request, the distance between the client's TTFT and the
+	// server's: from the request read to the first token written. ITLError is that of the
+	// mean gap between tokens. Both hold the loop-back network and the server's own wait
+	// for a processor, so they are larger than what the client alone adds.
+	TTFTError Quantiles `json:"ttft_error"`
+	ITLError  Quantiles `json:"itl_error"`
+	// OverPlan is the client's TTFT less the planned one: the server's lateness is in it.
+	OverPlan Quantiles `json:"ttft_over_plan"`
+	// TokenDelay is from the instant the server wrote a frame to the client's instant of it.
+	TokenDelay Quantiles `json:"token_delay"`
+	// Gap is the time between the content frames of a stream as the client saw it,
+	// ServerGap as the server sent it, ServerLate how late the server was.
+	Gap        Quantiles `json:"gap"`
+	ServerGap  Quantiles `json:"server_gap"`
+	ServerLate Quantiles `json:"server_late"`
+
+	Health Health `json:"health"`
+}
+
+// A Bound says how wrong a TTFT or an ITL of a run can be because of the client, nanoseconds.
+type Bound struct {
+	TTFT int64 `json:"ttft_ns"`
+	ITL  int64 `json:"itl_ns"`
+	// From says what it is made of.
+	From string `json:"from"`
+}
+
+// Bound combines what the calibration saw with what a run measured of itself. Each is the
+// 99th percentile; their sum covers the error of at least 98 of 100 requests, whichever way
+// the two go together.
+func (c *Calibration) Bound(run Health) Bound {
+	return Bound{
+		TTFT: c.TTFTError.P99 + run.TTFT.P99, ITL: c.ITLError.P99 + run.ITL.P99,
+		From: fmt.Sprintf("p99 of a calibration at %d streams and %.0f events/s on %s, plus p99 of the run's own bounds",
+			c.Load.Streams, c.Load.EventsPerSecond(), c.When.UTC().Format(time.DateOnly)),
+	}
+}
+
+// Bad tells why the calibration cannot be used; nil when it can.
+func (c *Calibration) Bad() error {
+	switch {
+	case c.Requests == 0:
+		return errors.New("calibration: no request ended")
+	case c.Failed > 0:
+		return fmt.Errorf("calibration: %d of %d requests failed", c.Failed, c.Requests)
+	}
+	return nil
+}
+
+// Calibrate measures the client against the pace server at a base URL.
+func Calibrate(ctx context.Context, url string, load Load) (*Calibration, error) {
+	return calibrate(ctx, url, load, false)
+}
+
+func calibrate(ctx context.Context, url string, load Load, blocking bool) (*Calibration, error) {
+	if load.Streams < 1 || load.Tokens < 1 || load.TTFT < 0 || load.Gap < 0 || load.For <= 0 {
+		return nil, fmt.Errorf("calibration: load %+v needs at least one stream, one token and some time", load)
+	}
+	plan := pace.Plan{TTFT: load.TTFT, Gap: load.Gap, Tokens: load.Tokens}
+	each := load.TTFT + time.Duration(load.Tokens)*load.Gap
+	clock := NewClock()
+	t, err := New(Config{
+		URLs: []string{url}, Clock: clock, Model: "pace", InFlight: load.Streams, blocking: blocking,
+		Header: http.Header{pace.Header: {plan.String()}},
+		Bodies: BodiesFunc(func(*replay.Request) (Body, error) { return tiny{}, nil }),
+		Timeouts: Timeouts{Connect: 10 * time.Second, Headers: each + 10*time.Second, First: each + 10*time.Second,
+			Stream: load.Gap + 10*time.Second, Total: each + 30*time.Second},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer t.Close()
+	m := newMeter(load, clock)
+	t.probe = m.event
+	ended := make(chan *record.Request, load.Streams)
+	t.Start(func(r *record.Request) { ended <- r })
+
+	send := func(seq uint64, lane int) {
+		now := clock.Now()
+		m.lanes[lane] = laneMeter{}
+		t.Send(replay.Request{Seq: seq, Lane: lane, Tree: "pace", Trace: paceTrace, MaxOut: int64(load.Tokens), Intended: now, Queued: now})
+	}
+	// Streams begin spread over one stream's length, as they would be after a while.
+	over := time.NewTimer(load.For)
+	defer over.Stop()
+	var seq uint64
+	started, flying, stopping := 0, 0, false
+	begin := time.Now()
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for !stopping || flying > 0 {
+		select {
+		case <-next.C:
+			for !stopping && started < load.Streams && time.Since(begin) >= each*time.Duration(started)/time.Duration(load.Streams) {
+				seq++
+				send(seq, started)
+				started++
+				flying++
+			}
+			if !stopping && started < load.Streams {
+				next.Reset(each*time.Duration(started)/time.Duration(load.Streams) - time.Since(begin))
+			}
+		case r := <-ended:
+			flying--
+			m.ended(r)
+			if !stopping {
+				seq++
+				send(seq, r.Lane)
+				flying++
+			}
+		case <-over.C:
+			stopping = true
+		case <-ctx.Done():
+			t.Cancel()
+			return nil, ctx.Err()
+		}
+	}
+	out := m.result()
+	out.Health = t.Health()
+	return out, nil
+}
+
+// paceTrace is the one-turn conversation of a calibration.
+var paceTrace = &corpus.Trace{ID: "pace", BlockSize: 1, Models: []string{"pace"},
+	Streams: []corpus.Stream{{ID: "pace", Parent: corpus.Unbound, Turns: make([]corpus.Turn, 1)}}}
+
+type tiny struct{}
+
+func (tiny) Len() int64      { return 2 }
+func (tiny) Open() io.Reader { return strings.NewReader("{}") }
+
+// A meter compares what the client noted with what the server wrote. Its lanes are written by
+// the readers, one exchange a lane at a time.
+type meter struct {
+	load   Load
+	clock  Clock
+	offset int64 // pace.Now() less the client's clock
+	lanes  []laneMeter
+
+	requests, failed         int
+	ttft, itl, plan, delay   histogram
+	gap, serverGap, serverLt histogram
+}
+
+type laneMeter struct {
+	frames              int64
+	first, last         pace.Stamp
+	clientFirst, client int64
+}
+
+func newMeter(load Load, clock Clock) *meter {
+	m := &meter{load: load, clock: clock, lanes: make([]laneMeter, load.Streams)}
+	best := int64(1) << 62
+	for range 20 {
+		a := clock.Now()
+		p := pace.Now()
+		if b := clock.Now(); b-a < best {
+			best, m.offset = b-a, p-a-(b-a)/2
+		}
+	}
+	return m
+}
+
+// event takes one frame of a lane.
+func (m *meter) event(lane int, data []byte, at int64) {
+	s, ok := pace.ParseStamp(data)
+	if !ok {
+		return
+	}
+	l := &m.lanes[lane]
+	m.delay.observe(max(at+m.offset-s.Sent, 0))
+	m.serverLt.observe(max(s.Sent-s.Due, 0))
+	if l.frames == 0 {
+		l.first, l.clientFirst = s, at
+	} else {
+		m.gap.observe(at - l.client)
+		m.serverGap.observe(max(s.Sent-l.last.Sent, 0))
+	}
+	l.frames++
+	l.last, l.client = s, at
+}
+
+// ended takes the outcome of a lane's request.
+func (m *meter) ended(r *record.Request) {
+	m.requests++
+	l := m.lanes[r.Lane]
+	if r.Failure != nil || l.frames != int64(m.load.Tokens) {
+		m.failed++
+		return
+	}
+	ttft := r.Times.FirstToken - r.Times.Sent
+	m.ttft.observe(abs(ttft - (l.first.Sent - l.first.Read)))
+	m.plan.observe(max(ttft-int64(m.load.TTFT), 0))
+	if n := l.frames - 1; n > 0 {
+		m.itl.observe(abs((r.Times.LastToken-r.Times.FirstToken)-(l.last.Sent-l.first.Sent)) / n)
+	}
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+func (m *meter) result() *Calibration {
+	return &Calibration{Load: m.load, When: time.Now(), CPUs: runtime.NumCPU(), Requests: m.requests, Failed: m.failed,
+		TTFTError: m.ttft.quantiles(), ITLError: m.itl.quantiles(), OverPlan: m.plan.quantiles(), TokenDelay: m.delay.quantiles(),
+		Gap: m.gap.quantiles(), ServerGap: m.serverGap.quantiles(), ServerLate: m.serverLt.quantiles()}
+}
+
+// ListenPrefix is what a pace server writes before its base URL on its first line of output.
+const ListenPrefix = "listening on "
+
+// StartPace starts a pace server as a process of its own, so that it takes nothing from the
+// client but processor time, and returns its base URL. argv is a command that prints
+// ListenPrefix and its URL and serves until it is killed, such as weir calibrate --serve; an
+// empty one starts the server inside this process.
+func StartPace(ctx context.Context, argv []string) (url string, stop func(), err error) {
+	if len(argv) == 0 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", nil, err
+		}
+		go pace.Serve(l)
+		return "http://" + l.Addr().String(), func() { l.Close() }, nil
+	}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, fmt.Errorf("starting the pace server: %w", err)
+	}
+	stop = func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}
+	line, err := bufio.NewReader(io.LimitReader(out, 1000)).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), ListenPrefix)
+	if err != nil || !ok {
+		stop()
+		return "", nil, fmt.Errorf("the pace server %s said %q instead of %q and its URL", argv[0], line, ListenPrefix)
+	}
+	return url, stop, nil
+}
