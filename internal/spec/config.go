@@ -167,6 +167,7 @@ func readConfig(n *node, runners *runners) *config {
 		readScenarios(s, c, multi)
 	}
 	checkScopes(o, c)
+	checkWeirScope(c)
 	checkRunner(o, c, runners)
 	return c
 }

@@ -287,13 +287,6 @@ func (r *row) inert(w weirFields) []Explained {
 		x.add("weir.host-ratio of the config", "", "the entry sizes its host pool itself", base.hostRatio.At)
 		x.add("weir.host-gb-per-rank of the config", "", "the entry sizes its host pool itself", base.hostBytes.At)
 	}
-	for _, ww := range []weirFields{own, base} {
-		for _, id := range ruleIDs() {
-			if s, ok := ww.waive[id]; ok {
-				x.add("weir.waive."+id, s.V, "read by 'weir lint' only", s.At)
-			}
-		}
-	}
 	out := x.out[:0]
 	for _, f := range x.out {
 		if len(f.At) > 0 {

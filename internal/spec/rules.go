@@ -133,6 +133,33 @@ func readOffload(o object, e *entry, multi bool) {
 	}
 }
 
+// checkWeirScope: what the config gives under weir has an effect in one of its entries at least.
+func checkWeirScope(c *config) {
+	dram := false
+	for _, b := range c.agentic {
+		for _, e := range b.entries {
+			dram = dram || e.offload.V == "dram"
+		}
+	}
+	for _, key := range hostFields {
+		if !dram && c.weir.has(key) {
+			c.weir.node.failField(key, key+" has no effect: no entry has kv-offloading: dram", "remove it")
+		}
+	}
+	if len(c.agentic) == 0 && c.weir.has("corpus") {
+		c.weir.node.failField("corpus", "corpus has no effect: the config has no agentic-coding scenario", "remove it")
+	}
+	for _, b := range c.fixed {
+		for _, e := range b.entries {
+			for _, key := range append([]string{"corpus"}, hostFields...) {
+				if e.weir.has(key) {
+					e.weir.node.failField(key, key+" has no effect in a fixed-seq-len scenario", "remove it")
+				}
+			}
+		}
+	}
+}
+
 // checkFits: a single-node entry runs on one node.
 func checkFits(o object, e *entry, c *config) {
 	if c.hardware == nil || e.prefill != nil || !e.tp.set() {

@@ -26,7 +26,6 @@ type weirFields struct {
 	draftTokens scalar[int64]
 	repeats     scalar[int]
 	slo         sloFields
-	waive       map[string]scalar[string] // lint rule to the reason why it is waived
 }
 
 // sloFields are the service levels that a point is judged by.
@@ -38,7 +37,7 @@ type sloFields struct {
 
 var (
 	weirKeys = []string{"recipe", "corpus", "seed", "seeds", "mem-fraction", "kv-dtype", "host-ratio",
-		"host-gb-per-rank", "write-policy", "page-size", "schedule-policy", "draft-tokens", "repeats", "slo", "waive"}
+		"host-gb-per-rank", "write-policy", "page-size", "schedule-policy", "draft-tokens", "repeats", "slo"}
 	sloKeys          = []string{"ttft-p90-s", "itl-p90-ms", "e2e-norm-intvty-p90"}
 	kvDTypes         = []string{"fp8", "fp4", "bf16", "fp16"}
 	schedulePolicies = []string{"fcfs", "lpm"}
@@ -99,9 +98,6 @@ func readWeir(n *node) weirFields {
 	if v := o.get("slo"); v != nil {
 		readSLO(v, &w.slo)
 	}
-	if v := o.get("waive"); v != nil {
-		readWaivers(v, &w)
-	}
 	return w
 }
 
@@ -150,24 +146,6 @@ func readSLO(n *node, s *sloFields) {
 	s.ttft = scaled("ttft-p90-s", 1e9)
 	s.itl = scaled("itl-p90-ms", 1e6)
 	s.interactivity = scaled("e2e-norm-intvty-p90", 1000)
-}
-
-func readWaivers(n *node, w *weirFields) {
-	o := n.object(nil)
-	w.waive = make(map[string]scalar[string], len(o.pairs))
-	for _, p := range o.pairs {
-		if !contains(ruleIDs(), p.key) {
-			fix := "use " + orList(ruleIDs())
-			if near := nearest(p.key, ruleIDs()); near != "" {
-				fix = "did you mean " + near + "?"
-			}
-			p.fail("no rule has the id "+p.key, fix)
-			continue
-		}
-		if s := p.str(); s.set() {
-			w.waive[p.key] = s
-		}
-	}
 }
 
 // gigabytes reads decimal gigabytes as bytes.

@@ -45,6 +45,8 @@ func (w *Workflow) input(name string) *workflowInput {
 	return nil
 }
 
+var expression = regexp.MustCompile(`(?s)\$\{\{(.*?)\}\}`)
+
 var inputRef = regexp.MustCompile(`\binputs(?:\.([A-Za-z_][A-Za-z0-9_-]*)|\[\s*['"]([A-Za-z_][A-Za-z0-9_-]*)['"]\s*\])`)
 
 // ReadWorkflow reads a GitHub workflow file.
@@ -76,7 +78,7 @@ func parseWorkflow(file string, data []byte) (*Workflow, error) {
 		case "jobs":
 			w.readJobs(src.node(value, nil, "jobs", 0))
 		}
-		w.collect(src, value, 0)
+		w.collect(src, value, key, 0)
 	}
 	if len(src.problems) > 0 {
 		return nil, src.problems.sorted([]string{file})
@@ -130,21 +132,34 @@ func (w *Workflow) readJobs(jobs *node) {
 	}
 }
 
-// collect finds every reference to an input in the strings below a value.
-func (w *Workflow) collect(src *source, y *yaml.Node, depth int) {
+// collect finds every reference to an input in the expressions below a value: what stands in
+// ${{ }}, and the whole of an "if".
+func (w *Workflow) collect(src *source, y *yaml.Node, key string, depth int) {
 	if depth > 200 {
 		return
 	}
 	if y.Kind == yaml.ScalarNode && strings.Contains(y.Value, "inputs") {
-		for _, m := range inputRef.FindAllStringSubmatch(y.Value, -1) {
-			name := m[1] + m[2]
-			if _, ok := w.used[name]; !ok {
-				w.used[name] = src.pos(y)
+		exprs := []string{y.Value}
+		if key != "if" {
+			exprs = nil
+			for _, m := range expression.FindAllStringSubmatch(y.Value, -1) {
+				exprs = append(exprs, m[1])
+			}
+		}
+		for _, e := range exprs {
+			for _, m := range inputRef.FindAllStringSubmatch(e, -1) {
+				name := m[1] + m[2]
+				if _, ok := w.used[name]; !ok {
+					w.used[name] = src.pos(y)
+				}
 			}
 		}
 	}
-	for _, c := range y.Content { // not through aliases: their anchor is in the file
-		w.collect(src, c, depth+1)
+	for i, c := range y.Content { // not through aliases: their anchor is in the file
+		if y.Kind == yaml.MappingNode && i%2 == 1 {
+			key = y.Content[i-1].Value
+		}
+		w.collect(src, c, key, depth+1)
 	}
 }
 

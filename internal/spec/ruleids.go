@@ -1,4 +1,0 @@
-package spec
-
-// ruleIDs are the ids of the lint rules.
-func ruleIDs() []string { return nil }
