@@ -80,6 +80,11 @@ type row struct {
 func (r *row) agentic() bool { return r.block.scenario == AgenticCoding }
 func (r *row) multi() bool   { return r.config.multinode.V }
 
+// speculates says whether the row drafts tokens.
+func (r *row) speculates() bool { return r.entry.speculates() }
+
+func (e *entry) speculates() bool { return e.spec.or("none") != "none" }
+
 // keys resolves the names of a selection.
 func (s *Set) keys(patterns []string) ([]*config, error) {
 	if len(patterns) == 0 {
@@ -431,7 +436,7 @@ func (r *row) points() []*Point {
 	out := make([]*Point, 0, len(r.conc)*len(seeds))
 	for _, conc := range r.conc {
 		for _, seed := range seeds {
-			out = append(out, r.point(conc, w.fields(seed, r.entry.offload.V == "dram")))
+			out = append(out, r.point(conc, w.fields(seed, r.entry)))
 		}
 	}
 	return out

@@ -235,6 +235,10 @@ func (r *row) explainWeir(x *explainer, p *Point, w weirFields) {
 		opt("write-policy", w.writePolicy.At, f.WritePolicy)
 	}
 	opt("page-size", w.pageSize.At, strconv.FormatInt(f.PageSize, 10))
+	opt("schedule-policy", w.schedule.At, f.SchedulePolicy)
+	if r.speculates() {
+		opt("draft-tokens", w.draftTokens.At, strconv.FormatInt(f.DraftTokens, 10))
+	}
 	given(x, "weir.repeats", w.repeats, strconv.Itoa(f.Repeats), "default")
 	if f.SLO != nil {
 		opt("slo.ttft-p90-s", w.slo.ttft.At, strconv.FormatInt(f.SLO.TTFTP90Ns, 10)+" ns")
@@ -266,6 +270,9 @@ func (r *row) inert(w weirFields) []Explained {
 			}
 		}
 	}
+	if !r.speculates() && w.draftTokens.set() {
+		x.add("weir.draft-tokens", "", "the entry drafts nothing (spec-decoding: none)", w.draftTokens.At)
+	}
 	own, base := e.weir, c.weir
 	over := func(field string, own, base Pos) {
 		if own.Line != 0 && base.Line != 0 {
@@ -279,6 +286,8 @@ func (r *row) inert(w weirFields) []Explained {
 	over("kv-dtype", own.kvDType.At, base.kvDType.At)
 	over("write-policy", own.writePolicy.At, base.writePolicy.At)
 	over("page-size", own.pageSize.At, base.pageSize.At)
+	over("schedule-policy", own.schedule.At, base.schedule.At)
+	over("draft-tokens", own.draftTokens.At, base.draftTokens.At)
 	over("repeats", own.repeats.At, base.repeats.At)
 	over("slo.ttft-p90-s", own.slo.ttft.At, base.slo.ttft.At)
 	over("slo.itl-p90-ms", own.slo.itl.At, base.slo.itl.At)

@@ -235,6 +235,10 @@ func (w *rowWriter) weir(r *row) {
 		opt("write-policy", f.writePolicy)
 	}
 	num("page-size", f.pageSize)
+	opt("schedule-policy", f.schedule)
+	if r.speculates() {
+		num("draft-tokens", f.draftTokens)
+	}
 	w.int("repeats", int64(f.repeats.or(1)))
 	num("slo-ttft-p90-ns", f.slo.ttft)
 	num("slo-itl-p90-ns", f.slo.itl)

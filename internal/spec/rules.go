@@ -135,11 +135,18 @@ func readOffload(o object, e *entry, multi bool) {
 
 // checkWeirScope: what the config gives under weir has an effect in one of its entries at least.
 func checkWeirScope(c *config) {
-	dram := false
-	for _, b := range c.agentic {
+	dram, drafts := false, false
+	for _, b := range c.blocks() {
 		for _, e := range b.entries {
 			dram = dram || e.offload.V == "dram"
+			drafts = drafts || e.speculates()
+			if !e.speculates() && e.weir.has("draft-tokens") {
+				e.weir.node.failField("draft-tokens", "draft-tokens has no effect with spec-decoding: none", "remove it or set spec-decoding")
+			}
 		}
+	}
+	if !drafts && c.weir.has("draft-tokens") {
+		c.weir.node.failField("draft-tokens", "draft-tokens has no effect: no entry has spec-decoding", "remove it or set spec-decoding")
 	}
 	for _, key := range hostFields {
 		if !dram && c.weir.has(key) {

@@ -201,15 +201,18 @@ func pick[T any](v *scalar[T], base scalar[T]) {
 	}
 }
 
-// fields are the values as a point carries them, for one seed. Host fields are left out where
-// there is no host tier.
-func (w weirFields) fields(seed uint64, host bool) WeirFields {
+// fields are the values as a point of an entry carries them, for one seed. Host fields are left out
+// where there is no host tier, draft tokens where nothing is drafted.
+func (w weirFields) fields(seed uint64, e *entry) WeirFields {
 	f := WeirFields{
 		Recipe: w.recipe.V, Corpus: w.corpus.V, Seed: seed, MemFractionPPM: w.memFraction.V,
 		KVDType: w.kvDType.V, PageSize: w.pageSize.V, Repeats: w.repeats.or(1),
-		SchedulePolicy: w.schedule.V, DraftTokens: w.draftTokens.V,
+		SchedulePolicy: w.schedule.V,
 	}
-	if host {
+	if e.speculates() {
+		f.DraftTokens = w.draftTokens.V
+	}
+	if e.offload.V == "dram" {
 		f.HostRatioPPM, f.HostBytesPerRank, f.WritePolicy = w.hostRatio.V, w.hostBytes.V, w.writePolicy.V
 	}
 	if w.slo != (sloFields{}) {
