@@ -236,7 +236,12 @@ func (s *Set) NodeForRunner(runner string) (*Node, error) {
 	if n := s.node(runner); n != nil {
 		return n, nil
 	}
-	return nil, fmt.Errorf("runner %q: %w of its host memory; write under hardware in runners.yaml:\n  %s:\n    available-cpu-dram-mib: N\n    gpus-per-node: 8", runner, ErrUnknown, runner)
+	return nil, UnknownNode(runner)
+}
+
+// UnknownNode is the error about a runner whose host no fact describes; it shows what to write.
+func UnknownNode(runner string) error {
+	return fmt.Errorf("runner %q: %w of its host; write under hardware in runners.yaml:\n  %s:\n    available-cpu-dram-mib: N\n    gpus-per-node: N", runner, ErrUnknown, runner)
 }
 
 func (s *Set) node(runner string) *Node {

@@ -43,7 +43,7 @@ func (b *bench) device(r *Role, st settings, shapes []shape) {
 	d := &r.Device
 	d.HBMBytes = Value{b.gpu.HBMBytes, b.gpu.Name + ", " + cite(b.gpu.Source("hbm_bytes"))}
 	d.FractionPPM = st.fraction
-	cell := b.cell(shapes)
+	cell := b.cell(shapes, r.Spread, st)
 	switch {
 	case b.opt.DevicePoolBytes > 0:
 		// An engine's log of its KV size counts the target's pools only.
@@ -127,6 +127,11 @@ func (b *bench) deviceBudget(r *Role, st settings) bool {
 		if need < 970_000 && !b.engine.FractionOfFree {
 			change = fmt.Sprintf("raise the memory fraction above %s, or split the weights over more GPUs", ppm(need))
 		}
+		if st.guessed && d.WeightBytes.N < d.HBMBytes.N {
+			b.find(r.Name, Unknown, fmt.Sprintf("give mem-fraction under the key weir; %s", change),
+				"no recipe is known that gives the memory fraction, and with the engine's default it would not fit: %s leaves %s for KV", sum, GiB(rest))
+			return false
+		}
 		b.find(r.Name, OOMDevice, change, "%s leaves %s for KV", sum, GiB(rest))
 		return false
 	}
@@ -166,11 +171,20 @@ func (b *bench) takeState(r *Role, st settings) bool {
 		fallthrough
 	default:
 		d.StateBytesPerSeq, d.StateSlots, d.stateFormula = perSeq, slots, formula
-		d.StateBytes = satMul(perSeq, slots)
+		if most := d.PoolBytes / 2 / perSeq; b.engine.Name != "sglang" && slots > most {
+			// These engines take states as sequences come and let the others wait.
+			b.warn(r.Name, "sequences", "%d sequences may run at once on a rank, but %d fill half of the pool with state: planned with those", slots, most)
+			d.StateSlots = most
+		}
+		d.StateBytes = satMul(perSeq, d.StateSlots)
 	}
 	if d.StateBytes >= d.PoolBytes {
-		b.find(r.Name, OOMDevice, "run fewer sequences at once or give the worker more GPUs",
-			"the states of %d sequences at %s take %s of the %s that are left", d.StateSlots, GB(d.StateBytesPerSeq), GiB(d.StateBytes), GiB(d.PoolBytes))
+		status := OOMDevice
+		if st.guessed {
+			status = Unknown
+		}
+		b.find(r.Name, status, "run fewer sequences at once or give the worker more GPUs",
+			"%s slots of %s B for the state of %d sequences a rank take %s of the %s that are left", thousands(d.StateSlots), thousands(d.StateBytesPerSeq), st.seqs, GiB(d.StateBytes), GiB(d.PoolBytes))
 		d.PoolBytes = 0
 		return false
 	}

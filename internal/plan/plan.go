@@ -233,6 +233,9 @@ func (r *Role) UniqueTokens() int64 {
 }
 
 func where(p *spec.Point) string {
+	if p == nil {
+		return "plan"
+	}
 	if p.Origin.File != "" {
 		return fmt.Sprintf("%s:%d: %s", p.Origin.File, p.Origin.Line, p.Key)
 	}
@@ -310,10 +313,7 @@ func (b *bench) node() error {
 	case err == nil && n.DRAMBytes > 0:
 		b.nodeBytes = Value{n.DRAMBytes, b.set.NodeSource.Where + ", " + n.Cluster}
 	case b.p.Offload.Mode == "dram":
-		if err == nil {
-			err = fmt.Errorf("runner %q: %w of its host memory", b.p.Runner, facts.ErrUnknown)
-		}
-		return err
+		return facts.UnknownNode(b.p.Runner)
 	}
 	return nil
 }

@@ -232,8 +232,9 @@ func (b *bench) seqState(sp Spread, st settings) (bytes int64, formula string) {
 }
 
 // cell is what one token takes on one rank for sizing, times scale. SGLang sizes a draft as
-// (1 + draft layers / layers) of all the target's pools (pool_configurator.py).
-func (b *bench) cell(shapes []shape) int64 {
+// (1 + draft layers / layers) of all the target's pools (pool_configurator.py); of a stage's
+// layers, because the draft lies whole on the last one.
+func (b *bench) cell(shapes []shape, sp Spread, st settings) int64 {
 	var target, draft int64
 	for _, s := range shapes {
 		if s.draft {
@@ -243,7 +244,7 @@ func (b *bench) cell(shapes []shape) int64 {
 		}
 	}
 	if b.speculative() && b.model.DraftLayers > 0 && b.engine.Name == "sglang" {
-		l := kvLayers(b.model)
+		l := ceilDiv(kvLayers(b.model), sp.PP*st.layerSplit)
 		return mulDiv(target, l+b.model.DraftLayers, l)
 	}
 	return satAdd(target, draft)

@@ -11,6 +11,7 @@ import (
 type settings struct {
 	recipe      *facts.Recipe // nil where no published recipe is known
 	fraction    Value
+	guessed     bool // the fraction is the engine's default, not what a launch passes
 	kvDType     string
 	kv          elem
 	index       elem // keys of a block indexer
@@ -88,7 +89,7 @@ func (b *bench) settings(w worker, sp Spread) (settings, error) {
 	case r.MemFractionPPM > 0:
 		st.fraction = Value{r.MemFractionPPM, b.citeRecipe(r)}
 	default:
-		st.fraction = Value{e.MemFraction.PPM, cite(e.MemFraction.Source)}
+		st.fraction, st.guessed = Value{e.MemFraction.PPM, cite(e.MemFraction.Source)}, true
 		b.warn(w.name, "fraction-default", "no recipe is known that gives the memory fraction: %s, %s", ppm(st.fraction.N), st.fraction.From)
 	}
 	st.kvDType = first(p.KVDType, r.KVDType, e.KVDType)
