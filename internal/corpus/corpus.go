@@ -28,6 +28,12 @@ type Trace struct {
 	// LengthsOnly is true when the source recorded lengths but no block identities. Such a
 	// trace can load a server; it can't answer a question about caches.
 	LengthsOnly bool
+	// Estimated is true when the source is text and tokens were counted by a rule of thumb.
+	Estimated bool
+	// Extra holds what the source recorded beyond the schema, as JSON members without braces,
+	// by the turn they belong to: {stream, Unbound} is a stream, {Unbound, Unbound} the trace.
+	// It is written back by convert and has no other use.
+	Extra map[At]string
 	// DroppedTurns are the requests of recorded sub-agents that no turn of the root precedes;
 	// they belong to no stream and are not sent.
 	DroppedTurns int
@@ -43,6 +49,9 @@ const (
 	WorkerGroup             // one of several agents that ran side by side: "::wg:"
 	Aux                     // a side call or a reduction: "::aux:"
 )
+
+// At names a turn of a trace.
+type At struct{ Stream, Turn int }
 
 // A Stream is one conversation of a trace.
 type Stream struct {

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"maps"
 	"math"
 	"path/filepath"
 	"reflect"
@@ -72,6 +73,10 @@ func assertSameTrace(t *testing.T, a, b *Trace) {
 	t.Helper()
 	x, y := *a, *b
 	x.Streams, y.Streams = nil, nil
+	if !maps.Equal(x.Extra, y.Extra) {
+		t.Errorf("%s: what the schema doesn't know is not kept", a.ID)
+	}
+	x.Extra, y.Extra = nil, nil
 	if !reflect.DeepEqual(x, y) || len(a.Streams) != len(b.Streams) {
 		t.Errorf("trace %+v with %d streams became %+v with %d", x, len(a.Streams), y, len(b.Streams))
 		return

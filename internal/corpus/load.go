@@ -2,10 +2,7 @@ package corpus
 
 import (
 	"bytes"
-	"compress/gzip"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/klauspost/compress/zstd"
 )
 
 // LoadOptions say how to read a corpus.
@@ -22,18 +17,22 @@ type LoadOptions struct {
 	// SkipBroken leaves traces out that can't be read, instead of failing. They are listed in
 	// Corpus.Skipped.
 	SkipBroken bool
-	// Workers is how many files are read at once; 0 takes one a CPU.
+	// Workers is how many traces are read at once; 0 takes one a CPU.
 	Workers int
+	// BlockSize is the number of tokens in a block for forms that don't record it; 0 takes the
+	// form's own: 512 for Mooncake, 16 for Bailian, 64 for text.
+	BlockSize int64
 }
 
-// maxFileBytes bounds one file after decompression, so that a small archive can't fill memory.
-const maxFileBytes = 2 << 30
+// maxBytes bounds one file, or one line of a file with a trace a line, after decompression,
+// so that a small archive can't fill memory.
+const maxBytes = 2 << 30
 
 // extensions are the names of files that a directory is searched for; .gz and .zst may follow.
 var extensions = []string{".json", ".jsonl", ".ndjson", ".csv"}
 
-// Load reads a corpus: a file, or all files of a directory and its subdirectories in order of
-// their names. The form of a file is found out from its content.
+// Load reads a corpus: a compiled file, a file in any known form, or all files of a directory
+// and its subdirectories in order of their names. The form is found out from the content.
 //
 // A fault in a file is a *FormatError. It ends the load, unless SkipBroken is set; a corpus
 // without a single trace is an error all the same.
@@ -42,50 +41,52 @@ func Load(path string, opt LoadOptions) (*Corpus, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(files) == 1 && files[0] == path && isCompiled(path) {
+		return loadCompiled(path)
+	}
+	return loadFiles(path, files, opt)
+}
+
+func loadFiles(path string, files []string, opt LoadOptions) (*Corpus, error) {
 	workers := opt.Workers
 	if workers <= 0 {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	workers = min(workers, len(files))
-
-	out := make([]part, len(files))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			var buf []byte
-			for i := range next {
-				buf = out[i].read(files[i], buf)
-			}
+	l := &loader{opt: &opt, parsing: make(chan struct{}, workers)}
+	out := make([]fileItems, len(files))
+	reading := make(chan struct{}, workers)
+	for i := range files {
+		reading <- struct{}{}
+		l.all.Go(func() {
+			defer func() { <-reading }()
+			l.file(files[i], &out[i])
 		})
 	}
-	for i := range files {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	l.all.Wait()
 
 	c := &Corpus{Name: path}
 	var digests [][]byte
 	first := map[string]string{}
 	notes := notebook{}
 	for i := range out {
-		notes.add(out[i].unknown, files[i])
-		for j, t := range out[i].traces {
-			if other, ok := first[t.ID]; ok {
-				out[i].faults = append(out[i].faults, &FormatError{File: files[i], Field: "id",
-					Msg: fmt.Sprintf("trace %q is also in %s: each trace needs its own id", t.ID, other)})
-				continue
+		for _, it := range out[i].list {
+			notes.add(it, files[i])
+			for j, t := range it.traces {
+				if other, ok := first[t.ID]; ok {
+					it.faults = append(it.faults, &FormatError{File: files[i], Line: it.line, Col: 1, Field: "id",
+						Msg: fmt.Sprintf("trace %q is also in %s: each trace needs its own id", t.ID, other)})
+					continue
+				}
+				first[t.ID] = files[i]
+				c.Traces = append(c.Traces, t)
+				digests = append(digests, it.digests[j])
 			}
-			first[t.ID] = files[i]
-			c.Traces = append(c.Traces, t)
-			digests = append(digests, out[i].digests[j])
-		}
-		for _, err := range out[i].faults {
-			if !opt.SkipBroken {
-				return nil, err
+			for _, err := range it.faults {
+				if !opt.SkipBroken {
+					return nil, err
+				}
+				c.Skipped = append(c.Skipped, err)
 			}
-			c.Skipped = append(c.Skipped, err)
 		}
 	}
 	c.Notes = notes.lines()
@@ -143,133 +144,174 @@ func isTraceName(name string) bool {
 	return slices.Contains(extensions, filepath.Ext(name))
 }
 
-// A part is what one file gave.
-type part struct {
+// An item is what one file gave, or one line of a file with a trace a line.
+type item struct {
+	line    int // where it began
 	traces  []*Trace
 	digests [][]byte // of the traces
 	faults  []error
 	unknown []string
+	notes   []string
+	named   map[string]bool // ids that were given, in forms that repeat theirs
 }
 
-// read reads a file; buf is memory to use again, and what is returned is it or its successor.
-func (p *part) read(file string, buf []byte) []byte {
-	buf, err := slurp(file, buf[:0])
+func (it *item) fail(err error) { it.faults = append(it.faults, err) }
+
+// add appends a finished trace.
+func (it *item) add(t *Trace) {
+	it.traces = append(it.traces, t)
+	it.digests = append(it.digests, digest(t))
+}
+
+// fileItems are the items of a file in their order.
+type fileItems struct {
+	mu   sync.Mutex
+	list []*item
+}
+
+func (f *fileItems) next(line int) *item {
+	it := &item{line: line}
+	f.mu.Lock()
+	f.list = append(f.list, it)
+	f.mu.Unlock()
+	return it
+}
+
+// A loader reads files side by side.
+type loader struct {
+	opt     *LoadOptions
+	all     sync.WaitGroup
+	parsing chan struct{} // bounds what is parsed at once
+	buffers sync.Pool
+}
+
+func (l *loader) buffer() *[]byte {
+	if b, ok := l.buffers.Get().(*[]byte); ok {
+		*b = (*b)[:0]
+		return b
+	}
+	return new([]byte)
+}
+
+// file reads one file. Weka traces that stand a line each are parsed side by side.
+func (l *loader) file(name string, out *fileItems) {
+	src, err := openSource(name)
 	if err != nil {
-		p.faults = append(p.faults, err)
-		return buf
-	}
-	p.parse(file, buf)
-	for _, t := range p.traces {
-		p.digests = append(p.digests, digest(t))
-	}
-	return buf
-}
-
-// slurp appends the content of a file, decompressed, to buf.
-func slurp(file string, buf []byte) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return buf, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() < maxFileBytes {
-		buf = slices.Grow(buf, int(info.Size())+1)
-	}
-	buf, err = readAll(f, buf, file)
-	if err != nil {
-		return buf, err
-	}
-	var r io.Reader
-	switch {
-	case bytes.HasPrefix(buf, []byte{0x1f, 0x8b}):
-		r, err = gzip.NewReader(bytes.NewReader(buf))
-	case bytes.HasPrefix(buf, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		var d *zstd.Decoder
-		d, err = zstd.NewReader(bytes.NewReader(buf), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
-		if err == nil {
-			defer d.Close()
-			r = d
-		}
-	default:
-		return buf, nil
-	}
-	if err == nil {
-		var plain []byte
-		plain, err = readAll(r, nil, file)
-		if err == nil {
-			return plain, nil
-		}
-	}
-	var fe *FormatError
-	if errors.As(err, &fe) {
-		return buf, err
-	}
-	return buf, &FormatError{File: file, Msg: "can't decompress: " + err.Error()}
-}
-
-func readAll(r io.Reader, buf []byte, file string) ([]byte, error) {
-	for {
-		if len(buf) == cap(buf) {
-			buf = slices.Grow(buf, max(len(buf), 64<<10))
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if len(buf) > maxFileBytes {
-			return buf, &FormatError{File: file, Msg: fmt.Sprintf("holds more than %d bytes", int64(maxFileBytes))}
-		}
-		if err == io.EOF {
-			return buf, nil
-		}
-		if err != nil {
-			return buf, err
-		}
-	}
-}
-
-// parse recognises the form of a file and reads it.
-func (p *part) parse(file string, buf []byte) {
-	buf = bytes.TrimPrefix(buf, []byte("\xef\xbb\xbf"))
-	s := newScanner(buf, file)
-	if s.peek() == 0 && s.pos == len(buf) {
-		p.faults = append(p.faults, &FormatError{File: file, Msg: "the file is empty"})
+		out.next(0).fail(err)
 		return
 	}
-	for n := 0; s.pos < len(buf); n++ {
-		t, unknown, err := readOneWeka(s)
-		p.unknown = append(p.unknown, unknown...)
-		if err != nil {
-			p.faults = append(p.faults, err)
-			if !nextLine(s) {
-				return
-			}
-			continue
-		}
-		p.traces = append(p.traces, t)
-		s.peek()
-	}
-}
-
-func readOneWeka(s *scanner) (*Trace, []string, error) {
-	rec, err := readWeka(s)
+	defer src.close()
+	head, err := src.head()
 	if err != nil {
-		return nil, nil, err
+		out.next(0).fail(err)
+		return
 	}
-	if err := rec.check(s); err != nil {
-		return nil, rec.unknown, err
+	format, keys := sniff(head)
+	buf := l.buffer()
+	if format == Weka && firstByte(head) == '{' {
+		if done := l.lines(src, buf, out); done {
+			return
+		}
 	}
-	t, err := rec.build()
-	return t, rec.unknown, err
+	it := out.next(1)
+	*buf, err = src.rest(*buf)
+	if err != nil {
+		it.fail(err)
+		return
+	}
+	l.parsing <- struct{}{}
+	defer func() { <-l.parsing; l.buffers.Put(buf) }()
+	s := newScanner(*buf, name)
+	if format == UnknownFormat {
+		it.fail(unknownForm(s, keys))
+		return
+	}
+	readers[format](it, s, l.opt)
 }
 
-// nextLine moves a scanner behind a fault to the next line, if the file has one trace a line.
-func nextLine(s *scanner) bool {
-	i := bytes.IndexByte(s.buf[s.pos:], '\n')
-	if i < 0 {
-		return false
+func firstByte(b []byte) byte {
+	s := scanner{buf: b}
+	return s.peek()
+}
+
+// lines reads a file that has a trace a line. It reports false, with what it has read in buf,
+// when the first line is no whole trace and the file is to be read as one.
+func (l *loader) lines(src *source, buf *[]byte, out *fileItems) bool {
+	for first := true; ; first = false {
+		line := src.line
+		var err error
+		*buf, err = src.readLine(*buf)
+		if err != nil {
+			out.next(line).fail(err)
+			return true
+		}
+		last := !src.more(buf)
+		if first && !last && !isWhole(*buf) {
+			return false
+		}
+		l.parse(src.name, line, buf, out.next(line))
+		if last {
+			return true
+		}
+		buf = l.buffer()
 	}
-	s.pos += i + 1
-	s.err, s.path = nil, nil
-	return s.peek() == '{'
+}
+
+// parse parses one trace in the background.
+func (l *loader) parse(name string, line int, buf *[]byte, it *item) {
+	l.parsing <- struct{}{}
+	l.all.Go(func() {
+		defer func() { <-l.parsing; l.buffers.Put(buf) }()
+		s := newScanner(bytes.TrimRight(*buf, " \t\r\n"), name)
+		s.line0 = line - 1
+		readWekaObjects(it, s, l.opt)
+	})
+}
+
+// isWhole reports whether a line holds one whole JSON value.
+func isWhole(line []byte) bool {
+	s := newScanner(line, "")
+	s.skip()
+	s.end()
+	return s.err == nil
+}
+
+// readWekaObjects reads Weka traces: one, several behind each other, or an array of them.
+func readWekaObjects(it *item, s *scanner, _ *LoadOptions) {
+	one := func() {
+		rec, err := readWeka(s)
+		if rec != nil {
+			it.unknown = append(it.unknown, rec.unknown...)
+		}
+		if err == nil {
+			err = rec.check(s)
+		}
+		var t *Trace
+		if err == nil {
+			t, err = rec.build()
+		}
+		if err != nil {
+			it.fail(err)
+			return
+		}
+		it.add(t)
+	}
+	if s.peek() == '[' {
+		s.array(func(int) { one() })
+		if s.err == nil {
+			s.end()
+		}
+		if s.err != nil && len(it.faults) == 0 {
+			it.fail(s.err)
+		}
+		return
+	}
+	for {
+		one()
+		if s.err != nil || s.peek() == 0 && s.pos >= len(s.buf) {
+			return
+		}
+	}
 }
 
 // A notebook collects what is to be said once over all files.
@@ -280,21 +322,33 @@ type note struct {
 	first string
 }
 
-func (n notebook) add(unknown []string, file string) {
-	for _, u := range unknown {
-		e := n[u]
-		if e.count == 0 {
-			e.first = file
-		}
-		e.count++
-		n[u] = e
+func (n notebook) add(it *item, file string) {
+	for _, u := range it.unknown {
+		n.count("unknown field "+u+" kept and not used", file)
 	}
+	for _, text := range it.notes {
+		n.count(text, file)
+	}
+}
+
+func (n notebook) count(text, file string) {
+	e := n[text]
+	if e.count == 0 {
+		e.first = file
+	}
+	e.count++
+	n[text] = e
 }
 
 func (n notebook) lines() []string {
 	var out []string
-	for field, e := range n {
-		out = append(out, fmt.Sprintf("unknown field %s passed over in %d traces, first in %s", field, e.count, e.first))
+	for text, e := range n {
+		if e.count > 1 {
+			text += fmt.Sprintf(" (%d traces, first in %s)", e.count, e.first)
+		} else {
+			text += fmt.Sprintf(" (in %s)", e.first)
+		}
+		out = append(out, text)
 	}
 	slices.Sort(out)
 	return out

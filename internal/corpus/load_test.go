@@ -82,7 +82,7 @@ func TestFaultsNameFileLineAndField(t *testing.T) {
 	}
 	for _, tc := range []struct{ name, text, want string }{
 		{"empty", "", "the file is empty"},
-		{"not JSON", "hello", `t.json:1:1: want an object, found "hello"`},
+		{"not JSON", "hello", `t.json:1:1: want an object, an array or a CSV header, found "hello"`},
 		{"truncated", worked[:400], "the end of the file"},
 		{"trailing", worked + "]", "want an object, found"},
 		{"no id", edit(`"id":"tr1",`, ``), `t.json:1:1: the trace has no field "id"`},
@@ -150,7 +150,7 @@ func TestUnknownFieldsAreReportedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "unknown field requests[].colour passed over in 2 traces, first in ") {
+	if len(c.Notes) != 1 || !strings.Contains(c.Notes[0], "unknown field requests[].colour kept and not used (2 traces, first in ") {
 		t.Errorf("notes %q", c.Notes)
 	}
 }

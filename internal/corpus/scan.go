@@ -73,6 +73,11 @@ func (s *scanner) failAt(pos int, format string, a ...any) {
 
 func (s *scanner) fail(format string, a ...any) { s.failAt(s.pos, format, a...) }
 
+// lineAt is the line of a position.
+func (s *scanner) lineAt(pos int) int {
+	return s.line0 + 1 + bytes.Count(s.buf[:min(pos, len(s.buf))], []byte{'\n'})
+}
+
 func (s *scanner) field() string {
 	var b strings.Builder
 	for _, p := range s.path {

@@ -204,9 +204,6 @@ func (c *Corpus) Stats() *Stats {
 	return st
 }
 
-// At names a turn of a trace.
-type At struct{ Stream, Turn int }
-
 // InTime lists the turns of a trace in order of their recorded starts; among equals the
 // earlier stream, then the earlier turn.
 func (t *Trace) InTime() []At {

@@ -32,6 +32,10 @@ func (rec *recording) build() (*Trace, error) {
 		SystemTokens: rec.toolTokens + rec.systemTokens,
 	})
 	turns := [][]*request{main}
+	extra := map[At]string{}
+	if rec.extra != "" {
+		extra[At{Unbound, Unbound}] = rec.extra
+	}
 
 	for i := range rec.agents {
 		a := &rec.agents[i]
@@ -56,6 +60,9 @@ func (rec *recording) build() (*Trace, error) {
 		join := firstAfter(main, a.outer, end)
 		inner, nested := splitChains(own)
 		id := t.ID + "::sa:" + a.id
+		if a.extra != "" {
+			extra[At{len(t.Streams), Unbound}] = a.extra
+		}
 		t.Streams = append(t.Streams, Stream{
 			ID: id, Kind: SubAgent, Parent: 0, Depth: 1, Spawn: spawn, Join: join,
 			StartNs: a.t, EndNs: end, Label: a.label,
@@ -75,9 +82,12 @@ func (rec *recording) build() (*Trace, error) {
 	for _, w := range workers {
 		end := latestEnd(w.reqs)
 		first := w.reqs[0].outer
+		spawn, join := max(lastBefore(main, first), 0), firstAfter(main, first, end)
+		if rec.apart {
+			spawn, join = 0, Unbound
+		}
 		t.Streams = append(t.Streams, Stream{
-			ID: t.ID + "::" + w.name, Kind: w.kind, Parent: 0, Depth: 1,
-			Spawn: max(lastBefore(main, first), 0), Join: firstAfter(main, first, end),
+			ID: t.ID + "::" + w.name, Kind: w.kind, Parent: 0, Depth: 1, Spawn: spawn, Join: join,
 			StartNs: w.reqs[0].t, EndNs: end,
 			SystemTokens: provenPrefix(rec.toolTokens+rec.systemTokens, rec.blockSize, w.base, w.reqs),
 		})
@@ -95,10 +105,16 @@ func (rec *recording) build() (*Trace, error) {
 			}
 			s.Turns[k] = Turn{
 				StartNs: r.t, APINs: r.api, ThinkNs: r.think, TTFTNs: r.ttft,
-				In: r.in, Out: r.out, Model: models[r.model], Blocks: r.blocks,
+				In: r.in, Out: r.out, Model: models[r.model], Blocks: r.blocks[:len(r.blocks)+r.partial],
+			}
+			if r.extra != "" {
+				extra[At{i, k}] = r.extra
 			}
 		}
 		shareBlocks(s.Turns)
+	}
+	if len(extra) > 0 {
+		t.Extra = extra
 	}
 	root := &t.Streams[0]
 	root.StartNs = root.Turns[0].StartNs

@@ -19,6 +19,8 @@ type recording struct {
 	requests     []request // the flat list
 	agents       []agent   // recorded sub-agents
 	unknown      []string  // fields that the schema doesn't know
+	extra        string    // members that are kept as they are
+	apart        bool      // the list holds conversations that have nothing to do with each other
 }
 
 // A request is one recorded request.
@@ -33,7 +35,10 @@ type request struct {
 	in     int64
 	out    int64
 	model  int
+	extra  string
 	blocks []uint32
+	// partial is 1 when one more id stands behind blocks, for the last block that isn't full.
+	partial int
 }
 
 func (r *request) end() int64 { return r.t + r.api }
@@ -48,6 +53,7 @@ type agent struct {
 	duration     int64 // Unbound when it was not recorded
 	toolTokens   int64
 	systemTokens int64
+	extra        string
 	requests     []request
 }
 
@@ -62,19 +68,21 @@ type wekaReader struct {
 	wide    map[uint64]uint32 // block ids by their number in order of first use; nil when ids fit
 	isWide  bool
 	scratch []uint32
+	names   map[string]string // strings that came before
+	members []byte
 }
 
 // readWeka reads one trace from s, which stands at its opening brace.
 func readWeka(s *scanner) (*recording, error) {
 	start := *s
-	w := &wekaReader{s: s}
+	w := &wekaReader{s: s, names: map[string]string{}}
 	rec, err := w.trace()
 	if !errors.Is(err, errWide) {
 		return rec, err
 	}
 	*s = start
 	s.path = nil
-	w = &wekaReader{s: s, wide: map[uint64]uint32{}}
+	w = &wekaReader{s: s, wide: map[uint64]uint32{}, names: map[string]string{}}
 	return w.trace()
 }
 
@@ -95,6 +103,7 @@ func (w *wekaReader) trace() (*recording, error) {
 	w.rec = &recording{file: s.file}
 	rec := w.rec
 	var o once
+	var extra []byte
 	at := s.pos
 	s.object(func(key []byte) {
 		switch string(key) {
@@ -106,7 +115,9 @@ func (w *wekaReader) trace() (*recording, error) {
 			}
 		case "models":
 			o.check(s, 1)
-			s.array(func(int) { w.model() })
+			if !s.null() {
+				s.array(func(int) { w.model() })
+			}
 		case "block_size":
 			o.check(s, 2)
 			rec.blockSize = s.count(1 << 20)
@@ -128,11 +139,12 @@ func (w *wekaReader) trace() (*recording, error) {
 			o.check(s, 6)
 			s.array(w.entry)
 		case "totals":
-			s.skip()
+			extra = w.keep(extra, key)
 		default:
-			w.unknown("", key)
+			extra = w.unknown(extra, "", key)
 		}
 	})
+	rec.extra = string(extra)
 	if w.isWide {
 		return nil, errWide
 	}
@@ -163,11 +175,42 @@ func (s *scanner) optCount() int64 {
 	return s.count(maxTokens)
 }
 
-func (w *wekaReader) unknown(where string, key []byte) {
+// unknown keeps a member that the schema doesn't know and remembers its name. A null is the
+// same as no member: some writers put one for every field that any other row has.
+func (w *wekaReader) unknown(extra []byte, where string, key []byte) []byte {
+	if w.s.null() {
+		return extra
+	}
 	if name := where + string(key); !slices.Contains(w.rec.unknown, name) && len(w.rec.unknown) < 64 {
 		w.rec.unknown = append(w.rec.unknown, name)
 	}
+	return w.keep(extra, key)
+}
+
+// keep appends a member as it stands.
+func (w *wekaReader) keep(extra []byte, key []byte) []byte {
+	w.s.peek()
+	from := w.s.pos
 	w.s.skip()
+	if w.s.err != nil {
+		return extra
+	}
+	if len(extra) > 0 {
+		extra = append(extra, ',')
+	}
+	extra = appendString(extra, string(key))
+	extra = append(extra, ':')
+	return append(extra, w.s.buf[from:w.s.pos]...)
+}
+
+// name returns b as a string, the same one for equal bytes.
+func (w *wekaReader) name(b []byte) string {
+	s, ok := w.names[string(b)]
+	if !ok {
+		s = string(b)
+		w.names[s] = s
+	}
+	return s
 }
 
 func (w *wekaReader) model() int {
@@ -215,6 +258,7 @@ func (w *wekaReader) agent(i int) {
 	s := w.s
 	a := agent{outer: i, pos: s.pos, duration: Unbound}
 	var o once
+	var extra []byte
 	at := s.pos
 	s.object(func(key []byte) {
 		switch string(key) {
@@ -253,12 +297,17 @@ func (w *wekaReader) agent(i int) {
 				w.request(&r, &a)
 				a.requests = append(a.requests, r)
 			})
-		case "models", "status", "total_tokens", "tool_use_count":
+		case "models":
 			s.skip()
+		case "status", "total_tokens", "tool_use_count":
+			extra = w.keep(extra, key)
 		default:
-			w.unknown("requests[].", key)
+			extra = w.unknown(extra, "requests[].", key)
 		}
 	})
+	if string(extra) != plainAgent {
+		a.extra = w.name(extra)
+	}
 	switch {
 	case s.err != nil:
 		return
@@ -308,6 +357,7 @@ func (w *wekaReader) duration(unit int64) int64 {
 func (w *wekaReader) request(r *request, in *agent) {
 	s := w.s
 	var o once
+	w.members = w.members[:0]
 	at := s.pos
 	const second = 1_000_000_000
 	s.object(func(key []byte) {
@@ -351,11 +401,14 @@ func (w *wekaReader) request(r *request, in *agent) {
 			o.check(s, 8)
 			r.ttft = w.duration(second)
 		case "input_types", "output_types", "stop":
-			s.skip()
+			w.members = w.keep(w.members, key)
 		default:
-			w.unknown("requests[].", key)
+			w.members = w.unknown(w.members, "requests[].", key)
 		}
 	})
+	if string(w.members) != plainRequest {
+		r.extra = w.name(w.members)
+	}
 	if s.err != nil {
 		return
 	}
@@ -441,11 +494,16 @@ func (w *wekaReader) blocks() []uint32 {
 func (w *wekaReader) blockID(i int) uint64 {
 	s := w.s
 	s.path = append(s.path, step{idx: i})
-	defer func() {
-		if s.err == nil {
-			s.pop()
-		}
-	}()
+	v := w.rawID()
+	if s.err == nil {
+		s.pop()
+	}
+	return v
+}
+
+// rawID reads a whole number of 64 bits.
+func (w *wekaReader) rawID() uint64 {
+	s := w.s
 	at := s.pos
 	text := s.number()
 	if s.err != nil {

@@ -101,10 +101,21 @@ func writeWeka(w *bufio.Writer, t *Trace) error {
 		}
 		b = b[:0]
 	}
-	b = append(b, "]}\n"...)
+	b = append(b, ']')
+	if extra := t.Extra[At{Unbound, Unbound}]; extra != "" {
+		b = append(b, ',')
+		b = append(b, extra...)
+	}
+	b = append(b, "}\n"...)
 	_, err := w.Write(b)
 	return err
 }
+
+// The members that the form asks for and that say nothing, where nothing was recorded.
+const (
+	plainRequest = `"input_types":[],"output_types":[],"stop":""`
+	plainAgent   = `"status":"completed"`
+)
 
 func appendAgent(b []byte, t *Trace, stream int, requests []At) []byte {
 	s := &t.Streams[stream]
@@ -119,7 +130,13 @@ func appendAgent(b []byte, t *Trace, stream int, requests []At) []byte {
 	b = appendString(b, s.Label)
 	b = append(b, `,"duration_ms":`...)
 	b = append(b, milliseconds(s.EndNs-s.StartNs)...)
-	b = append(b, `,"status":"completed","models":[`...)
+	b = append(b, ',')
+	if extra := t.Extra[At{stream, Unbound}]; extra != "" {
+		b = append(b, extra...)
+	} else {
+		b = append(b, plainAgent...)
+	}
+	b = append(b, `,"models":[`...)
 	var models []int
 	for _, at := range requests {
 		if m := t.Streams[at.Stream].Turns[at.Turn].Model; !slices.Contains(models, m) {
@@ -163,7 +180,12 @@ func appendRequest(b []byte, t *Trace, at At) []byte {
 		}
 		b = strconv.AppendUint(b, uint64(id), 10)
 	}
-	b = append(b, `],"input_types":[],"output_types":[],"stop":""`...)
+	b = append(b, "],"...)
+	if extra := t.Extra[at]; extra != "" {
+		b = append(b, extra...)
+	} else {
+		b = append(b, plainRequest...)
+	}
 	if u.APINs > 0 {
 		b = append(b, `,"api_time":`...)
 		b = append(b, seconds(u.APINs)...)

@@ -1,0 +1,556 @@
+package corpus
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A lineRequest is one line of a Mooncake or Bailian file.
+type lineRequest struct {
+	request
+	session string // session_id or chat_id
+	parent  string // parent_chat_id
+	chat    bool   // the line is of the Bailian form
+	turn    int64
+	stamp   []byte // timestamp as it stands
+	hasTime bool
+	hasOut  bool
+	delay   int64 // Unbound when it was not recorded
+	ids     []uint64
+	ext     *extension
+}
+
+// readMooncake reads files with a request a line that carries the ids of its blocks: Mooncake
+// (FAST'25 traces and AIPerf's mooncake_trace: timestamp in ms, blocks of 512 tokens) and
+// Bailian (chat_id, parent_chat_id, turn, timestamp in s, blocks of 16 tokens).
+//
+// Block ids mean something within the file. Lines with a session_id are a trace a session, so
+// that each can be played on a lane of its own; lines without are one trace for the file, in
+// which conversations are found by their prefixes and start at their recorded times.
+func readMooncake(it *item, s *scanner, opt *LoadOptions) {
+	lines := eachLine(s, func() *lineRequest { return readMooncakeLine(s, it) })
+	if s.err != nil {
+		it.fail(s.err)
+		return
+	}
+	if lines[0].ext != nil {
+		readExtended(it, s, lines)
+		return
+	}
+	blockSize := opt.BlockSize
+	if blockSize == 0 {
+		blockSize = 512
+		if lines[0].chat {
+			blockSize = 16
+		}
+	}
+	narrow(lines)
+	var list []*lineRequest
+	sessions := map[string][]*lineRequest{}
+	var order []string
+	for _, l := range lines {
+		if l.session == "" || l.chat {
+			list = append(list, l)
+			continue
+		}
+		if sessions[l.session] == nil {
+			order = append(order, l.session)
+		}
+		sessions[l.session] = append(sessions[l.session], l)
+	}
+	if len(list) > 0 {
+		rec := &recording{file: s.file, id: fileID(s.file), apart: true}
+		finishLines(it, s, rec, list, blockSize)
+	}
+	for _, id := range order {
+		finishLines(it, s, &recording{file: s.file, id: id}, sessions[id], blockSize)
+	}
+	if len(order) > 1 && shareIDs(it.traces) {
+		it.notes = append(it.notes, "sessions share block ids: each session is a trace of its own, and hits from one to another are not kept")
+	}
+}
+
+// fileID names a trace after its file.
+func fileID(file string) string {
+	name := filepath.Base(file)
+	for _, ext := range append([]string{".gz", ".zst"}, extensions...) {
+		name = strings.TrimSuffix(name, ext)
+	}
+	return name
+}
+
+// eachLine reads the objects of a file with one on a line, or of an array. It gives nothing
+// when s has a fault.
+func eachLine[T any](s *scanner, read func() T) []T {
+	var out []T
+	if s.peek() == '[' {
+		s.array(func(int) { out = append(out, read()) })
+		s.end()
+	} else {
+		for s.err == nil && (s.peek() != 0 || s.pos < len(s.buf)) {
+			out = append(out, read())
+		}
+	}
+	if s.err == nil && len(out) == 0 {
+		s.fail("the file holds no request")
+	}
+	return out
+}
+
+func (it *item) noteUnknown(s *scanner, where string, key []byte) {
+	if s.null() {
+		return
+	}
+	if name := where + string(key); !slices.Contains(it.unknown, name) && len(it.unknown) < 64 {
+		it.unknown = append(it.unknown, name)
+	}
+	s.skip()
+}
+
+func readMooncakeLine(s *scanner, it *item) *lineRequest {
+	l := &lineRequest{delay: Unbound}
+	s.peek()
+	l.pos = s.pos
+	w := &wekaReader{s: s}
+	var o once
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "timestamp":
+			o.check(s, 0)
+			if !s.null() {
+				l.stamp, l.hasTime = s.number(), true
+			}
+		case "delay":
+			o.check(s, 1)
+			if !s.null() {
+				l.delay = w.duration(1_000_000)
+			}
+		case "input_length":
+			o.check(s, 2)
+			l.in = s.count(maxTokens)
+			if s.err == nil && l.in == 0 {
+				s.fail("is 0: a request has at least one prompt token")
+			}
+		case "output_length":
+			o.check(s, 3)
+			if !s.null() {
+				l.out, l.hasOut = s.count(maxTokens), true
+			}
+		case "hash_ids":
+			o.check(s, 4)
+			if !s.null() {
+				l.ids = readIDs(w)
+			}
+		case "session_id", "chat_id":
+			o.check(s, 5)
+			l.session = s.nameOrNumber()
+			l.chat = string(key) == "chat_id"
+		case "parent_chat_id":
+			o.check(s, 6)
+			l.parent = s.nameOrNumber()
+		case "turn":
+			o.check(s, 7)
+			l.turn = s.count(maxTokens)
+		case "text_input", "messages", "payload":
+			s.fail("text beside lengths: Weir reads these lines by input_length and hash_ids; a log of messages has no input_length")
+		case "weir":
+			l.ext = readExtension(s)
+		case "type":
+			s.skip()
+		default:
+			it.noteUnknown(s, "", key)
+		}
+	})
+	if s.err != nil {
+		return l
+	}
+	if !o.has(2) {
+		s.failAt(l.pos, "the line has no field \"input_length\"")
+		return l
+	}
+	if l.hasTime {
+		unit := int64(1_000_000)
+		if l.chat {
+			unit = 1_000_000_000
+		}
+		ns, ok := decimal(l.stamp, unit)
+		if !ok || ns < 0 || ns > maxSeconds*4*1_000_000_000 {
+			s.path = []step{{key: "timestamp"}}
+			s.failAt(l.pos, "%s lies outside 0 to %d seconds", l.stamp, int64(maxSeconds*4))
+		}
+		l.t = ns
+	}
+	return l
+}
+
+// readIDs reads block ids of 64 bits.
+func readIDs(w *wekaReader) []uint64 {
+	var ids []uint64
+	w.s.array(func(int) {
+		w.s.peek()
+		ids = append(ids, w.rawID())
+	})
+	return ids
+}
+
+// nameOrNumber reads an id that is a string or a number.
+func (s *scanner) nameOrNumber() string {
+	if s.null() {
+		return ""
+	}
+	if s.peek() == '"' {
+		return string(s.str())
+	}
+	return string(s.number())
+}
+
+// narrow gives the ids of all lines 32 bits: as they are when they fit, else numbered by
+// first use.
+func narrow(lines []*lineRequest) {
+	wide := false
+	for _, l := range lines {
+		for _, id := range l.ids {
+			wide = wide || id > math.MaxUint32
+		}
+	}
+	table := blockTable{}
+	for _, l := range lines {
+		if wide {
+			l.blocks = table.of(l.ids)
+			continue
+		}
+		l.blocks = make([]uint32, len(l.ids))
+		for i, id := range l.ids {
+			l.blocks[i] = uint32(id)
+		}
+	}
+}
+
+// finishLines turns the lines of one trace into a trace.
+func finishLines(it *item, s *scanner, rec *recording, lines []*lineRequest, blockSize int64) {
+	rec.blockSize = blockSize
+	rec.models = []string{"recorded"}
+	noBlocks := 0
+	last := int64(0)
+	for i, l := range lines {
+		full := l.in / blockSize
+		switch n := int64(len(l.ids)); {
+		case n == 0:
+			noBlocks++
+		case (n-1)*blockSize >= l.in:
+			s.path = []step{{key: "hash_ids"}}
+			s.failAt(l.pos, "%d ids of %d tokens for an input_length of %d: at most %d ids fit; is the block size another?",
+				n, blockSize, l.in, (l.in+blockSize-1)/blockSize)
+		case n > full:
+			l.partial = 1
+			l.blocks = l.blocks[:full]
+		}
+		switch {
+		case !l.hasTime && l.delay != Unbound:
+			l.t = last + l.delay
+		case !l.hasTime:
+			l.t = last
+		case l.t < last:
+			s.path = []step{{key: "timestamp"}}
+			s.failAt(l.pos, "%s s is before the line above it at %s s: times must not decrease; sort the lines by timestamp", seconds(l.t), seconds(last))
+		}
+		if s.err != nil {
+			it.fail(s.err)
+			s.err, s.path = nil, nil
+			return
+		}
+		last = l.t
+		l.outer = i
+		if !l.hasOut {
+			l.out = assumedOut
+			it.assume()
+		}
+	}
+	start := lines[0].t
+	for _, l := range lines {
+		l.t -= start
+		rec.requests = append(rec.requests, l.request)
+	}
+	t, err := rec.assemble(lines)
+	if err != nil {
+		it.fail(err)
+		return
+	}
+	t.LengthsOnly = noBlocks == len(lines)
+	it.add(t)
+}
+
+// assemble builds the trace of a file of lines. Chats name their conversations; others are
+// found by prefixes, and a session is one conversation as it stands.
+func (rec *recording) assemble(lines []*lineRequest) (*Trace, error) {
+	reqs := make([]*request, len(rec.requests))
+	for i := range rec.requests {
+		reqs[i] = &rec.requests[i]
+	}
+	var groups [][]*request
+	switch {
+	case !rec.apart:
+		groups = [][]*request{reqs}
+	case lines[0].chat:
+		groups = chats(lines, reqs)
+	default:
+		main, others := splitChains(reqs)
+		groups = append(groups, main)
+		for _, f := range others {
+			groups = append(groups, f.reqs)
+		}
+	}
+	return rec.streams(groups), nil
+}
+
+// chats groups the requests of a Bailian file by conversation: a chat and its parents.
+func chats(lines []*lineRequest, reqs []*request) [][]*request {
+	root := map[string]string{}
+	find := func(id string) string {
+		for range len(lines) {
+			up, ok := root[id]
+			if !ok || up == id {
+				break
+			}
+			id = up
+		}
+		return id
+	}
+	for _, l := range lines {
+		if l.parent != "" && l.parent != "-1" {
+			root[l.session] = l.parent
+		}
+	}
+	byRoot := map[string]int{}
+	var groups [][]*request
+	var turns [][]int64
+	for i, l := range lines {
+		id := find(l.session)
+		g, ok := byRoot[id]
+		if !ok {
+			g = len(groups)
+			byRoot[id] = g
+			groups, turns = append(groups, nil), append(turns, nil)
+		}
+		groups[g] = append(groups[g], reqs[i])
+		turns[g] = append(turns[g], l.turn)
+	}
+	for g, list := range groups {
+		order := turns[g]
+		index := map[*request]int64{}
+		for i, r := range list {
+			index[r] = order[i]
+		}
+		slices.SortStableFunc(list, func(a, b *request) int {
+			return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(index[a], index[b]))
+		})
+	}
+	return groups
+}
+
+// streams makes a trace of conversations that have nothing to do with each other: the first
+// is the root, the others start at their times and nothing waits for them.
+func (rec *recording) streams(groups [][]*request) *Trace {
+	t := &Trace{ID: rec.id, BlockSize: rec.blockSize, Models: rec.models}
+	for i, reqs := range groups {
+		st := Stream{
+			ID: rec.id, Kind: Root, Parent: Unbound, Spawn: Unbound, Join: Unbound,
+			StartNs: reqs[0].t, EndNs: latestEnd(reqs),
+		}
+		if i > 0 {
+			st.ID = fmt.Sprintf("%s::fa:%03d", rec.id, i-1)
+			st.Kind, st.Parent, st.Depth, st.Spawn = FlatAgent, 0, 1, 0
+		}
+		for _, r := range reqs {
+			st.Turns = append(st.Turns, Turn{
+				StartNs: r.t, APINs: r.api, ThinkNs: r.think, TTFTNs: r.ttft, In: r.in, Out: r.out,
+				Model: r.model, Blocks: r.blocks[:len(r.blocks)+r.partial],
+			})
+		}
+		shareBlocks(st.Turns)
+		t.Streams = append(t.Streams, st)
+	}
+	return t
+}
+
+// shareIDs reports whether two traces use one block id.
+func shareIDs(traces []*Trace) bool {
+	owner := map[uint32]int{}
+	for i, t := range traces {
+		for j := range t.Streams {
+			for k := range t.Streams[j].Turns {
+				for _, b := range t.Streams[j].Turns[k].Blocks {
+					if o, ok := owner[b]; ok && o != i {
+						return true
+					}
+					owner[b] = i
+				}
+			}
+		}
+	}
+	return false
+}
+
+// An extension is what Weir adds to a Mooncake line, so that reading the line back gives the
+// turn it was written from. Other tools pass it over.
+type extension struct {
+	trace, kind, label, model         string
+	stream, parent, depth, spawn      int64
+	join, system, blockSize, base     int64
+	start, end, t, api, think, ttft   int64
+	dropped, lengthsOnly, tail, estim int64
+}
+
+func (e *extension) ints() []*int64 {
+	return []*int64{&e.stream, &e.parent, &e.depth, &e.spawn, &e.join, &e.system, &e.blockSize, &e.base, &e.start,
+		&e.end, &e.t, &e.api, &e.think, &e.ttft, &e.dropped, &e.lengthsOnly, &e.tail, &e.estim}
+}
+
+// The members of an extension, in the order of ints.
+var extensionNames = []string{"stream", "parent", "depth", "spawn", "join", "system_tokens", "block_size", "id_base", "start_ns",
+	"end_ns", "t_ns", "api_ns", "think_ns", "ttft_ns", "dropped_turns", "lengths_only", "tail_id", "estimated"}
+
+func readExtension(s *scanner) *extension {
+	e := &extension{}
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "trace":
+			e.trace = string(s.str())
+		case "kind":
+			e.kind = string(s.str())
+		case "label":
+			e.label = string(s.str())
+		case "model":
+			e.model = string(s.str())
+		default:
+			i := slices.Index(extensionNames, string(key))
+			if i < 0 {
+				s.skip()
+				return
+			}
+			at := s.pos
+			text := s.number()
+			if s.err != nil {
+				return
+			}
+			v, err := strconv.ParseInt(string(text), 10, 64)
+			if err != nil {
+				s.failAt(at, "want a whole number, found %s", text)
+			}
+			*e.ints()[i] = v
+		}
+	})
+	return e
+}
+
+func (e *extension) append(b []byte) []byte {
+	b = append(b, `,"weir":{"trace":`...)
+	b = appendString(b, e.trace)
+	b = append(b, `,"kind":`...)
+	b = appendString(b, e.kind)
+	b = append(b, `,"model":`...)
+	b = appendString(b, e.model)
+	if e.label != "" {
+		b = append(b, `,"label":`...)
+		b = appendString(b, e.label)
+	}
+	for i, v := range e.ints() {
+		if *v != 0 {
+			b = append(b, `,"`+extensionNames[i]+`":`...)
+			b = strconv.AppendInt(b, *v, 10)
+		}
+	}
+	return append(b, '}')
+}
+
+// readExtended builds the traces of a file that Weir wrote.
+func readExtended(it *item, s *scanner, lines []*lineRequest) {
+	byID := map[string]*Trace{}
+	var order []*Trace
+	for _, l := range lines {
+		bad := func(format string, a ...any) {
+			s.path = []step{{key: "weir"}}
+			s.failAt(l.pos, format, a...)
+			it.fail(s.err)
+		}
+		e := l.ext
+		kind := slices.Index(kindNames[:], "root")
+		if e != nil {
+			kind = slices.Index(kindNames[:], e.kind)
+		}
+		if e == nil || kind < 0 || e.blockSize <= 0 || e.trace == "" || l.session == "" {
+			bad("every line of a file with Weir's members needs them all: trace, kind, block_size, session_id")
+			return
+		}
+		t := byID[e.trace]
+		if t == nil {
+			t = &Trace{ID: e.trace, BlockSize: e.blockSize, DroppedTurns: int(e.dropped), LengthsOnly: e.lengthsOnly != 0, Estimated: e.estim != 0}
+			byID[e.trace] = t
+			order = append(order, t)
+		}
+		if e.stream < 0 || e.stream > 1<<20 {
+			bad("stream %d: want a number from 0", e.stream)
+			return
+		}
+		for int64(len(t.Streams)) <= e.stream {
+			t.Streams = append(t.Streams, Stream{})
+		}
+		st := &t.Streams[e.stream]
+		if st.ID == "" {
+			*st = Stream{ID: l.session, Kind: Kind(kind), Parent: int(e.parent), Depth: int(e.depth), Spawn: int(e.spawn),
+				Join: int(e.join), StartNs: e.start, EndNs: e.end, Label: e.label, SystemTokens: e.system}
+		}
+		model := slices.Index(t.Models, e.model)
+		if model < 0 {
+			model = len(t.Models)
+			t.Models = append(t.Models, e.model)
+		}
+		if e.tail != 0 && len(l.ids) > 0 {
+			l.ids = l.ids[:len(l.ids)-1]
+		}
+		u := Turn{StartNs: e.t, APINs: e.api, ThinkNs: e.think, TTFTNs: e.ttft, In: l.in, Out: l.out, Model: model, Blocks: make([]uint32, len(l.ids))}
+		for i, id := range l.ids {
+			if id < uint64(e.base) || id-uint64(e.base) > math.MaxUint32 {
+				bad("id %d lies outside the trace's ids, which begin at %d", id, e.base)
+				return
+			}
+			u.Blocks[i] = uint32(id - uint64(e.base))
+		}
+		st.Turns = append(st.Turns, u)
+	}
+	for _, t := range order {
+		for i := range t.Streams {
+			shareBlocks(t.Streams[i].Turns)
+		}
+		if err := t.check(); err != nil {
+			it.fail(&FormatError{File: s.file, Field: "weir", Msg: err.Error()})
+			continue
+		}
+		t.orderModels()
+		it.add(t)
+	}
+}
+
+// orderModels numbers models by first appearance, stream by stream.
+func (t *Trace) orderModels() {
+	number := map[int]int{}
+	var names []string
+	for i := range t.Streams {
+		for k := range t.Streams[i].Turns {
+			u := &t.Streams[i].Turns[k]
+			n, ok := number[u.Model]
+			if !ok {
+				n = len(names)
+				number[u.Model] = n
+				names = append(names, t.Models[u.Model])
+			}
+			u.Model = n
+		}
+	}
+	t.Models = names
+}
