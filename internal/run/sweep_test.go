@@ -1,0 +1,210 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// quickstart are the jobs of the example on a small generated corpus.
+func quickstart(t *testing.T, conc ...int) []*Job {
+	t.Helper()
+	set, err := spec.Load([]string{"../../examples/quickstart/master.yaml"}, "../../examples/quickstart/runners.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, err := set.Points(spec.Selection{Conc: conc})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := corpus.Generate(corpus.GenerateOptions{Seed: 7, Traces: 24})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var jobs []*Job
+	for _, p := range points {
+		p.DurationNs = int64(20 * time.Minute)
+		v, err := plan.Compute(p, plan.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, &Job{Point: p, Verdict: v, Corpus: c, Replay: ReplayOptions(p), Version: "test"})
+	}
+	return jobs
+}
+
+func read(t *testing.T, elem ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestSameSeedSameBytes(t *testing.T) {
+	for _, j := range quickstart(t, 8) {
+		var results, requests [][]byte
+		for range 2 {
+			dir := filepath.Join(t.TempDir(), "b")
+			if _, err := Measure(t.Context(), Virtual{}, j, dir); err != nil {
+				t.Fatal(err)
+			}
+			results = append(results, read(t, dir, record.ResultFile))
+			requests = append(requests, read(t, dir, record.RequestsFile))
+		}
+		if !bytes.Equal(results[0], results[1]) || !bytes.Equal(requests[0], requests[1]) {
+			t.Errorf("%s: two runs with one seed differ", j.Point.Name)
+		}
+		other := *j.Point
+		other.Weir.Seed++
+		k := *j
+		k.Point = &other
+		dir := filepath.Join(t.TempDir(), "b")
+		r, err := Measure(t.Context(), Virtual{}, &k, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Equal(results[0], read(t, dir, record.ResultFile)) || bytes.Equal(requests[0], read(t, dir, record.RequestsFile)) {
+			t.Errorf("%s: another seed gave the same bytes", j.Point.Name)
+		}
+		if !r.Simulated || !r.Virtual || r.MeasuredAt != "" {
+			t.Errorf("%s: simulated %v, virtual %v, measured at %q", j.Point.Name, r.Simulated, r.Virtual, r.MeasuredAt)
+		}
+	}
+}
+
+// bundles maps the folders of a sweep to their result and requests.
+func bundles(t *testing.T, dir string) map[string][2]string {
+	t.Helper()
+	out := map[string][2]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		b := filepath.Join(dir, e.Name())
+		if _, err := os.Stat(filepath.Join(b, record.CompleteFile)); err != nil {
+			t.Errorf("%s is not whole: %v", e.Name(), err)
+			continue
+		}
+		out[e.Name()] = [2]string{string(read(t, b, record.ResultFile)), string(read(t, b, record.RequestsFile))}
+	}
+	return out
+}
+
+// TestInterruptedSweep stops a sweep after every possible number of points while others
+// run, and lets it go on: whole bundles only, nothing repeated, the same end.
+func TestInterruptedSweep(t *testing.T) {
+	conc := []int{1, 2, 4, 8}
+	ref := t.TempDir()
+	if _, err := (&Sweep{Dir: ref, Jobs: quickstart(t, conc...), Executor: Virtual{}}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := bundles(t, ref)
+	if len(want) != 2*len(conc) {
+		t.Fatalf("%d bundles, want %d", len(want), 2*len(conc))
+	}
+	for stop := range len(want) - 1 {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := 0
+		s := Sweep{Dir: dir, Jobs: quickstart(t, conc...), Executor: Virtual{}, Parallel: 2, Report: func(u Update) {
+			if u.State == Complete {
+				done++
+			}
+			if done >= stop && u.State == Started {
+				cancel()
+			}
+		}}
+		sum, err := s.Run(ctx)
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("stopped after %d: %v", stop, err)
+		}
+		before := bundles(t, dir)
+		if len(before) != sum.Complete {
+			t.Fatalf("stopped after %d: %d bundles, the summary says %d", stop, len(before), sum.Complete)
+		}
+		sum, err = (&Sweep{Dir: dir, Jobs: quickstart(t, conc...), Executor: Virtual{}, Parallel: 2}).Run(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum.Skipped != len(before) || sum.Complete != len(want)-len(before) {
+			t.Errorf("stopped after %d: %d skipped, %d run; %d were whole", stop, sum.Skipped, sum.Complete, len(before))
+		}
+		after := bundles(t, dir)
+		for id, b := range want {
+			if after[id] != b {
+				t.Errorf("stopped after %d: bundle %s differs from that of a sweep that was not stopped", stop, id)
+			}
+		}
+		started := map[string]int{}
+		entries, err := ReadJournal(filepath.Join(dir, JournalFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if e.State == Complete {
+				started[e.Point]++
+			}
+		}
+		for id, n := range started {
+			if n != 1 {
+				t.Errorf("stopped after %d: %s was completed %d times", stop, id, n)
+			}
+		}
+	}
+}
+
+func TestSecondSweepInOneFolderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	jobs := quickstart(t, 1)
+	ran := false
+	s := Sweep{Dir: dir, Jobs: jobs, Executor: Virtual{}, Report: func(u Update) {
+		if u.State != Started || ran {
+			return
+		}
+		ran = true
+		if _, err := (&Sweep{Dir: dir, Jobs: quickstart(t, 1), Executor: Virtual{}}).Run(t.Context()); !errors.Is(err, ErrLocked) {
+			t.Errorf("a second sweep gave %v", err)
+		}
+	}}
+	if _, err := s.Run(t.Context()); err != nil || !ran {
+		t.Fatal(err, ran)
+	}
+}
+
+func TestJournalSurvivesATornLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), JournalFile)
+	whole := `{"at":"2026-01-02T03:04:05Z","point":"a","name":"n","state":"complete"}` + "\n"
+	for cut := range len(whole) {
+		if err := os.WriteFile(path, []byte(whole+whole[:cut]), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		j, err := OpenJournal(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Append(Entry{Point: "b", State: Started}); err != nil {
+			t.Fatal(err)
+		}
+		j.Close()
+		got, err := ReadJournal(path)
+		if err != nil || len(got) != 2 || got[0].Point != "a" || got[1].Point != "b" {
+			t.Fatalf("cut at %d: %v %v", cut, got, err)
+		}
+	}
+}
