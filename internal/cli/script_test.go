@@ -2,7 +2,10 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -17,7 +20,9 @@ func TestMain(m *testing.M) {
 // TestScript runs the commands as commands: flags, output and exit codes.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: map[string]func(*testscript.TestScript, bool, []string){
-		"exitcode": exitcode,
+		"exitcode":      exitcode,
+		"weir-wait-for": waitFor,
+		"whole-bundles": wholeBundles,
 	}})
 }
 
@@ -34,5 +39,42 @@ func exitcode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	if got != want {
 		ts.Fatalf("%v ended with %s, want %s", args[1:], got, want)
+	}
+}
+
+// waitFor waits until a file holds a text: weir-wait-for FILE TEXT.
+func waitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: weir-wait-for FILE TEXT")
+	}
+	path := ts.MkAbs(args[0])
+	for range 600 {
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), args[1]) {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	ts.Fatalf("%s does not hold %q after 12 s", args[0], args[1])
+}
+
+// wholeBundles checks that every folder of a sweep is a bundle with its end.
+func wholeBundles(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: whole-bundles SWEEP")
+	}
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	n := 0
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		n++
+		if _, err := os.Stat(filepath.Join(ts.MkAbs(args[0]), e.Name(), "COMPLETE")); err != nil {
+			ts.Fatalf("%s is not whole: %v", e.Name(), err)
+		}
+	}
+	if n == 0 {
+		ts.Fatalf("%s holds no bundle", args[0])
 	}
 }
