@@ -17,6 +17,7 @@ type Axis struct {
 	Min     *float64  // fixed ends, nil to fit the data
 	Max     *float64  //
 	Ticks   []float64 // fixed ticks, nil for round ones
+	Tight   bool      // the scale ends where the data ends, not at a round value
 }
 
 // State says how a mark stands among the others.
@@ -39,6 +40,7 @@ type Mark struct {
 	Tip                      []string
 	State                    State
 	Href                     string
+	Gap                      bool // in a Bare series, the line does not come from the mark before
 }
 
 // A Missing is a point whose value on y is withheld; it is drawn as an open bracket at its x.
@@ -59,6 +61,8 @@ type Series struct {
 	Trail []int
 	// Missing stand on the x axis.
 	Missing []Missing
+	// Bare draws a line through all marks and no marks; Dots draws small dots and no line.
+	Bare, Dots bool
 }
 
 // A Rule is a hairline across the plot at one x.
@@ -100,8 +104,8 @@ func (p *Plot) SVG() string {
 	var d doc
 	openFigure(&d, p.ID, p.Width, p.Height, p.Title, p.Desc)
 	f := p.layout()
-	f.drawAxes(&d, &p.X, &p.Y, p.Title, p.Small)
-	placed := p.rules(&d, f)
+	heading := f.drawAxes(&d, &p.X, &p.Y, p.Title, p.Small)
+	placed := p.rules(&d, f, heading)
 	p.lines(&d, f)
 	placed = append(placed, p.marks(&d, f, placed)...)
 	if p.NameSeries {
@@ -201,6 +205,12 @@ func newFrame(x, y *Axis, xs, ys []float64, w, h float64, small bool) *frame {
 	if x.Ticks != nil {
 		pad = 10 // marks at the first and last tick stay inside
 	}
+	if x.Tight && !x.Log {
+		f.xt = slices.DeleteFunc(f.xt, func(t float64) bool { return t < xlo || t > xhi })
+		f.sx = Scale{Min: xlo, Max: xhi, From: f.x0, To: f.x1}
+		f.sy = Scale{Log: y.Log, Min: f.yt[0], Max: f.yt[len(f.yt)-1], From: f.y1, To: f.y0}
+		return f
+	}
 	f.sx = Scale{Log: x.Log, Min: f.xt[0], Max: f.xt[len(f.xt)-1], From: f.x0 + pad, To: f.x1 - pad}
 	f.sy = Scale{Log: y.Log, Min: f.yt[0], Max: f.yt[len(f.yt)-1], From: f.y1, To: f.y0}
 	return f
@@ -240,7 +250,8 @@ func (a *Axis) name() string {
 	return s
 }
 
-func (f *frame) drawAxes(d *doc, x, y *Axis, title string, small bool) {
+// drawAxes draws both axes and returns the room that their heading takes.
+func (f *frame) drawAxes(d *doc, x, y *Axis, title string, small bool) box {
 	for _, t := range f.yt {
 		at := f.sy.At(t)
 		d.line(f.x0, at, f.x1, at, "grid")
@@ -270,30 +281,35 @@ func (f *frame) drawAxes(d *doc, x, y *Axis, title string, small bool) {
 		}
 	}
 	d.text(0, head, class, "start", y.name())
-	if b := better(y, false); b != "" {
-		size := 12.0
-		if class == "note" {
-			size = 11
-		}
-		w := textWidth(y.name(), size)
-		if class == "head" {
-			w *= 1.1
-		}
-		d.text(w+9, head, "better", "start", b)
+	size := 12.0
+	switch class {
+	case "note":
+		size = 11
+	case "head":
+		size = 13.4 // bold
 	}
+	w := textWidth(y.name(), size)
+	if b := better(y, false); b != "" {
+		d.text(w+9, head, "better", "start", b)
+		w += 9 + textWidth(b, 11.5)
+	}
+	room := box{0, head - 12, w, head + 3}
 	if small {
 		d.text(f.x1, f.y1+31, "note", "end", x.name())
-		return
+		return room
 	}
 	name, b := x.name(), better(x, true)
 	d.text(f.x0, f.y1+36, "axis", "start", name)
 	if b != "" {
 		d.text(f.x0+textWidth(name, 12)+9, f.y1+36, "better", "start", b)
 	}
+	return room
 }
 
-func (p *Plot) rules(d *doc, f *frame) []box {
-	var placed []box
+// rules draws hairlines with their texts above the frame, or inside it where the heading is in
+// the way.
+func (p *Plot) rules(d *doc, f *frame, heading box) []box {
+	placed := []box{heading}
 	rules := slices.Clone(p.Rules)
 	slices.SortStableFunc(rules, func(a, b Rule) int { return int(math.Copysign(1, a.X-b.X)) })
 	for _, r := range rules {
@@ -341,6 +357,49 @@ func (p *Plot) lines(d *doc, f *frame) {
 	for i := range p.Series {
 		draw(&p.Series[i], p.Series[i].Line, p.Series[i].Enc.lineClass())
 	}
+	for i := range p.Series {
+		switch s := &p.Series[i]; {
+		case s.Bare:
+			s.bare(d, f)
+		case s.Dots:
+			s.dots(d, f)
+		}
+	}
+}
+
+// bare draws a line through all marks, broken at gaps.
+func (s *Series) bare(d *doc, f *frame) {
+	var run [][2]float64
+	flush := func() {
+		if len(run) == 1 { // a value between two gaps
+			run = append(run, [2]float64{run[0][0] + 1, run[0][1]})
+		}
+		if len(run) > 0 {
+			d.el("path", "d", pathOf(run), "class", s.Enc.lineClass())
+		}
+		run = nil
+	}
+	for _, m := range s.Marks {
+		if m.Gap {
+			flush()
+		}
+		run = append(run, [2]float64{f.sx.At(m.X), f.sy.At(m.Y)})
+	}
+	flush()
+}
+
+// dots draws all marks as one path; marks within half a pixel of each other are one dot.
+func (s *Series) dots(d *doc, f *frame) {
+	var b strings.Builder
+	seen := map[[2]float64]bool{}
+	for _, m := range s.Marks {
+		at := [2]float64{math.Round(f.sx.At(m.X)*2) / 2, math.Round(f.sy.At(m.Y)*2) / 2}
+		if !seen[at] {
+			seen[at] = true
+			b.WriteString("M" + num(at[0]) + " " + num(at[1]) + "h0")
+		}
+	}
+	d.el("path", "d", b.String(), "class", "dots "+s.Enc.hue())
 }
 
 // marks draws all marks and their labels and returns the room they take.
@@ -351,21 +410,19 @@ func (p *Plot) marks(d *doc, f *frame, taken []box) []box {
 	}
 	boxes := slices.Clone(taken)
 	for _, s := range p.Series {
+		if s.Bare || s.Dots {
+			continue
+		}
 		for _, m := range s.Marks {
 			x, y := f.sx.At(m.X), f.sy.At(m.Y)
 			boxes = append(boxes, box{x - r - 1, y - r - 1, x + r + 1, y + r + 1})
 		}
 	}
-	var segs [][4]float64
+	segs := p.segments(f)
 	for _, s := range p.Series {
-		for _, path := range [][]int{s.Line, s.Trail} {
-			for i := 1; i < len(path); i++ {
-				a, b := s.Marks[path[i-1]], s.Marks[path[i]]
-				segs = append(segs, [4]float64{f.sx.At(a.X), f.sy.At(a.Y), f.sx.At(b.X), f.sy.At(b.Y)})
-			}
+		if s.Bare || s.Dots {
+			continue
 		}
-	}
-	for _, s := range p.Series {
 		// Dominated first, so that the frontier lies on top.
 		order := make([]int, len(s.Marks))
 		for i := range order {
@@ -554,6 +611,11 @@ func (p *Plot) names(d *doc, f *frame, taken []box) {
 		}
 		if len(path) == 0 {
 			path = []int{0}
+			if s.Bare { // try along the whole line
+				for k := len(s.Marks) - 1; k > 0; k -= max(1, len(s.Marks)/12) {
+					path = append(path, k)
+				}
+			}
 		}
 		// Try the ends of the curve first, then its middle.
 		tries := []int{path[len(path)-1], path[0], path[len(path)/2]}
@@ -580,6 +642,10 @@ func (p *Plot) segments(f *frame) [][4]float64 {
 				a, b := s.Marks[path[i-1]], s.Marks[path[i]]
 				segs = append(segs, [4]float64{f.sx.At(a.X), f.sy.At(a.Y), f.sx.At(b.X), f.sy.At(b.Y)})
 			}
+		}
+		for i := 1; s.Bare && i < len(s.Marks); i++ {
+			a, b := s.Marks[i-1], s.Marks[i]
+			segs = append(segs, [4]float64{f.sx.At(a.X), f.sy.At(a.Y), f.sx.At(b.X), f.sy.At(b.Y)})
 		}
 	}
 	return segs

@@ -30,13 +30,13 @@ type Stack struct {
 func (s *Stack) SVG() string {
 	var d doc
 	openFigure(&d, s.ID, s.Width, s.Height, s.Title, s.Desc)
-	f := newFrame(&s.X, &s.Y, s.At, nil, s.Width, s.Height, true)
+	f := newFrame(&s.X, &s.Y, s.At, s.tops(), s.Width, s.Height, true)
 	d.open("defs")
 	d.open("pattern", "id", s.ID+"-hatch", "width", "6", "height", "6", "patternUnits", "userSpaceOnUse", "patternTransform", "rotate(45)")
 	d.line(0, 0, 0, 6, "hatch")
 	d.end("pattern")
 	d.end("defs")
-	f.drawAxes(&d, &s.X, &s.Y, s.Title, true)
+	heading := f.drawAxes(&d, &s.X, &s.Y, s.Title, true)
 	below := make([]float64, len(s.At))
 	type room struct {
 		layer *Layer
@@ -90,7 +90,7 @@ func (s *Stack) SVG() string {
 		d.text(x, r.y+4, "on-"+r.layer.Class, "middle", r.layer.Name)
 	}
 	p := Plot{Rules: s.Rules}
-	p.rules(&d, f)
+	p.rules(&d, f, heading)
 	for k, m := range s.Points {
 		x0, x1 := f.x0, f.x1
 		if k > 0 {
@@ -107,6 +107,19 @@ func (s *Stack) SVG() string {
 	}
 	d.end("svg")
 	return d.String()
+}
+
+// tops are the sums of all layers, for the scale.
+func (s *Stack) tops() []float64 {
+	out := make([]float64, len(s.At))
+	for _, l := range s.Layers {
+		for k, v := range l.Values {
+			if !math.IsNaN(v) {
+				out[k] += v
+			}
+		}
+	}
+	return out
 }
 
 func (s *Stack) band(f *frame, run [2]int, below, top []float64) [][2]float64 {

@@ -5,6 +5,7 @@ package material
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -23,6 +24,17 @@ func Path(tb testing.TB, elem ...string) string {
 	p := filepath.Join(append([]string{root}, elem...)...)
 	if _, err := os.Stat(p); err != nil {
 		tb.Skipf("material %s is absent: set WEIR_SHARED to the folder that holds it", filepath.Join(elem...))
+	}
+	return p
+}
+
+// Tool returns the path of a program that a test needs. Where it is absent the test is skipped
+// with the reason; scripts/apt-packages names the package that holds it.
+func Tool(tb testing.TB, name string) string {
+	tb.Helper()
+	p, err := exec.LookPath(name)
+	if err != nil {
+		tb.Skipf("program %s is not installed (see scripts/apt-packages)", name)
 	}
 	return p
 }

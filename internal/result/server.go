@@ -108,7 +108,7 @@ func (g *gauges) server() Server {
 	}
 }
 
-// acc sums values in ten-thousandths of a millionth, so that the order of a map's keys cannot
+// acc sums values in billionths, as integers, so that the order of a map's keys cannot
 // change the sum.
 type acc struct{ units, n int64 }
 
@@ -173,4 +173,13 @@ func repeats(labels string) bool {
 		}
 	}
 	return false
+}
+
+// Gauges are what one scrape says about pools and queues; nil is what it does not say.
+type Gauges struct{ DeviceKV, HostKV, Running, Queued *float64 }
+
+// ReadGauges reads one scrape, for a picture of the run's course.
+func ReadGauges(s *record.Sample) Gauges {
+	r := read(s)
+	return Gauges{defined(r.device), defined(r.host), defined(r.running), defined(r.queued)}
 }

@@ -184,6 +184,7 @@ func bit(v bool) int {
 // alternatives.
 type Filter struct {
 	IDs       []string
+	Points    []string // point ids
 	Sweeps    []string
 	Configs   []string
 	Models    []string
@@ -210,6 +211,7 @@ func (f *Filter) where() (string, []any) {
 		parts = append(parts, col+" IN ("+strings.Join(marks, ",")+")")
 	}
 	in("id", f.IDs)
+	in("point_id", f.Points)
 	in("sweep", f.Sweeps)
 	in("config", f.Configs)
 	in("model", f.Models)

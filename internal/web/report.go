@@ -42,9 +42,11 @@ func asset(name string) string {
 var (
 	style  = chart.CSS() + asset("weir.css")
 	script = asset("weir.js")
+	// runScript is the script of a run's page, which has the timeline.
+	runScript = script + asset("timeline.js")
 	// policy lets a page run its own style and script, known by their hashes, and nothing else.
-	policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'self'",
-		hash64(style), hash64(script))
+	policy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s' 'sha256-%s'; img-src data:; connect-src 'self'; base-uri 'none'; form-action 'self'",
+		hash64(style), hash64(script), hash64(runScript))
 )
 
 func hash64(s string) string {

@@ -2,14 +2,10 @@ package web
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/weirbench/weir/internal/chart"
 	"github.com/weirbench/weir/internal/frontier"
@@ -30,6 +26,8 @@ func NewHandler(s *store.Store) *Handler {
 	h.mux.HandleFunc("GET /run/{id}", h.run)
 	h.mux.HandleFunc("GET /api/results", h.apiResults)
 	h.mux.HandleFunc("GET /api/results/{id}", h.apiResult)
+	h.mux.HandleFunc("GET /api/results/{id}/timeline", h.apiTimeline)
+	h.mux.HandleFunc("GET /api/results/{id}/requests/{seq}", h.apiRequest)
 	h.mux.HandleFunc("GET /api/frontier", h.apiFrontier)
 	h.mux.HandleFunc("GET /api/axes", h.apiAxes)
 	h.mux.HandleFunc("GET /api/choices", h.apiChoices)
@@ -304,18 +302,6 @@ func (h *Handler) apiResults(w http.ResponseWriter, r *http.Request) {
 	h.json(w, http.StatusOK, es)
 }
 
-func (h *Handler) apiResult(w http.ResponseWriter, r *http.Request) {
-	e, err := h.store.Get(r.Context(), r.PathValue("id"))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		h.apiFail(w, http.StatusNotFound, err)
-	case err != nil:
-		h.apiFail(w, http.StatusInternalServerError, err)
-	default:
-		h.json(w, http.StatusOK, e)
-	}
-}
-
 // apiCurve is one curve of /api/frontier.
 type apiCurve struct {
 	Group   frontier.Group  `json:"group"`
@@ -396,61 +382,4 @@ func (h *Handler) apiChoices(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.json(w, http.StatusOK, c)
-}
-
-func (h *Handler) apiFail(w http.ResponseWriter, code int, err error) {
-	h.json(w, code, map[string]string{"error": err.Error()})
-}
-
-func (h *Handler) json(w http.ResponseWriter, code int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	w.Write(append(b, '\n'))
-}
-
-type runPage struct {
-	shell
-	Entry   store.Entry
-	Result  *result.Result
-	Series  frontier.Series
-	Name    string
-	Numbers []numberRow
-	JSON    template.HTML
-}
-
-type numberRow struct{ Label, Value, Unit, Why string }
-
-func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
-	e, err := h.store.Get(r.Context(), r.PathValue("id"))
-	if err != nil {
-		code := http.StatusInternalServerError
-		if errors.Is(err, store.ErrNotFound) {
-			code = http.StatusNotFound
-		}
-		h.fail(w, code, err)
-		return
-	}
-	p := runPage{Entry: e, Result: e.Result, Series: frontier.SeriesOf(e.Result)}
-	p.Name = fmt.Sprintf("%s, %d agents", p.Series.Name(), e.Result.Point.Conc)
-	p.shell = newShell("Weir: " + frontier.ModelName(&e.Result.Point) + " on " + p.Name)
-	for _, a := range frontier.Axes {
-		n := numberRow{Label: a.Label, Unit: a.Unit, Value: tableValue(a, e.Result)}
-		if a.Share {
-			n.Unit = "%"
-		}
-		_, n.Why, _ = a.Value(e.Result)
-		p.Numbers = append(p.Numbers, n)
-	}
-	raw, err := e.Result.JSON()
-	if err != nil {
-		h.fail(w, http.StatusInternalServerError, err)
-		return
-	}
-	p.JSON = template.HTML("<pre>" + template.HTMLEscapeString(strings.TrimSpace(string(raw))) + "</pre>")
-	h.page(w, http.StatusOK, "run", p)
 }
