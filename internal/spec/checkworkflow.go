@@ -208,7 +208,7 @@ func (w *Workflow) checkCall(c *workflowCall, add func(Pos, string, string, stri
 			if near := nearest(p.key, target.inputNames()); near != "" {
 				fix = "did you mean " + near + "?"
 			}
-			add(Pos{w.File, p.kl, 1}, "undeclared", p.key, "job "+c.job+" passes it, and "+target.File+" declares no such input", fix)
+			add(p.keyPos(), "undeclared", p.key, "job "+c.job+" passes it, and "+target.File+" declares no such input", fix)
 		}
 		for _, ref := range refs(p.y.Value) {
 			read[ref] = true

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"sort"
 	"strconv"
 	"strings"
 
@@ -115,13 +116,13 @@ func (s *Set) addMaster(top *node) {
 	for _, p := range top.object(nil).pairs {
 		switch first := s.byKey[p.key]; {
 		case strings.ContainsAny(p.key, "*?["):
-			p.failAt(Pos{p.src.file, p.kl, 1}, "the name of a config has a wildcard", "remove *, ? and [ from the name")
+			p.failAt(p.keyPos(), "the name of a config has a wildcard", "remove *, ? and [ from the name")
 		case first != nil && first.at.File != p.src.file:
-			p.failAt(Pos{p.src.file, p.kl, 1}, "the config is also in "+first.at.String(), "rename or remove one")
+			p.failAt(p.keyPos(), "the config is also in "+first.at.String(), "rename or remove one")
 			continue
 		}
 		c := readConfig(p, s.runners)
-		c.at = Pos{p.src.file, p.kl, 1}
+		c.at = p.keyPos()
 		s.configs = append(s.configs, c)
 		s.byKey[p.key] = c
 	}
@@ -158,11 +159,9 @@ func (s *source) parse(data []byte) *node {
 		if errors.Is(err, io.EOF) {
 			return fail(0, "the file is empty", "add a config")
 		}
-		msg := strings.TrimPrefix(err.Error(), "yaml: ")
-		line := 0
-		if m := yamlLine.FindStringSubmatch(msg); m != nil {
-			line, _ = strconv.Atoi(m[1])
-			msg = msg[len(m[0]):]
+		msg, line := syntaxError(err)
+		if len(data) <= 1<<20 {
+			line = faultLine(data, msg)
 		}
 		return fail(line, "is not YAML: "+msg, "correct the syntax")
 	}
@@ -179,6 +178,33 @@ func (s *source) parse(data []byte) *node {
 		return nil
 	}
 	return top
+}
+
+// syntaxError splits a message of the parser into text and line. The line is that of the
+// surrounding value, and counts from 0 or 1 by the kind of error.
+func syntaxError(err error) (msg string, line int) {
+	msg = strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		msg = msg[len(m[0]):]
+	}
+	return msg, line
+}
+
+// faultLine finds the line of a syntax error: the first one with which the parser stops for the
+// same reason.
+func faultLine(data []byte, msg string) int {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	n := sort.Search(len(lines), func(i int) bool {
+		var y yaml.Node
+		err := decode(yaml.NewDecoder(bytes.NewReader(bytes.Join(lines[:i+1], nil))), &y)
+		if err == nil {
+			return false
+		}
+		m, _ := syntaxError(err)
+		return m == msg
+	})
+	return min(n+1, len(lines))
 }
 
 // decode keeps a failure of the parser on hostile bytes an error.

@@ -30,7 +30,8 @@ type node struct {
 	up  *node
 	key string // of the mapping that holds it; "" in a list
 	idx int
-	kl  int // line of the key
+	kl  int // line and column of the key, 0 in a list
+	kc  int
 }
 
 // scalar is a value and where it stands; At.Line 0 says that the file does not give it.
@@ -65,6 +66,14 @@ func (s *source) node(y *yaml.Node, up *node, key string, idx int) *node {
 func (s *source) pos(y *yaml.Node) Pos { return Pos{s.file, y.Line, y.Column} }
 
 func (n *node) pos() Pos { return n.src.pos(n.y) }
+
+// keyPos is where the key of the node stands, or the node itself in a list.
+func (n *node) keyPos() Pos {
+	if n.kl == 0 {
+		return n.pos()
+	}
+	return Pos{n.src.file, n.kl, n.kc}
+}
 
 // path names the node from the top of its file: a.b[0].c.
 func (n *node) path() string {
@@ -417,8 +426,9 @@ func (n *node) items() []*node {
 // object is a mapping with its keys in the order of the file.
 type object struct {
 	*node
-	pairs []*node
-	ok    bool
+	pairs  []*node
+	ok     bool
+	hinted []string // known keys that the message of an unknown one suggests
 }
 
 // object reads a mapping. Keys that are no strings, are given twice or are not known are
@@ -450,7 +460,7 @@ func (o *object) add(y *yaml.Node, known []string, own bool) {
 			continue
 		}
 		child := o.src.node(y.Content[i+1], o.node, k.Value, 0)
-		child.kl = k.Line
+		child.kl, child.kc = k.Line, k.Column
 		if k.Kind != yaml.ScalarNode || k.Value == "" {
 			o.failAt(o.src.pos(k), "a key of the mapping is not a name", "write the key as a plain word")
 			continue
@@ -532,6 +542,7 @@ func (o *object) unknown(k *yaml.Node, child *node, known []string) {
 	fix := "remove it; known here: " + strings.Join(known, ", ")
 	if near := nearest(k.Value, known); near != "" {
 		fix = "did you mean " + near + "?"
+		o.hinted = append(o.hinted, near)
 	} else if why := elsewhere[k.Value]; why != "" {
 		fix = "remove it; " + why
 	}
@@ -581,8 +592,8 @@ func (o object) need(key, example string) *node {
 	if n := o.get(key); n != nil {
 		return n
 	}
-	if o.ok {
-		o.fail(key+" is missing", "add '"+key+": "+example+"'")
+	if o.ok && !contains(o.hinted, key) { // else one correction is enough
+		o.failAt(o.keyPos(), key+" is missing", "add '"+key+": "+example+"'")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func readRunners(n *node) *runners {
 				r.hardware[p.key] = h
 			}
 			if !r.known(p.key) {
-				p.warnAt(Pos{p.src.file, p.kl, 1}, "no label has this name", "add it to labels or remove it")
+				p.warnAt(p.keyPos(), "no label has this name", "add it to labels or remove it")
 			}
 		}
 	}
