@@ -46,6 +46,9 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		return err
 	}
 	m.ObservedGPUs = h.ObservedGPUs
+	if err := w.WriteMeta(m); err != nil {
+		return err
+	}
 	words := h.Words
 	if words == nil {
 		words = prompt.Default()
@@ -215,12 +218,16 @@ func promptTokens(raw []byte) int64 {
 	return -1
 }
 
-// probeTimeout bounds one request before the run.
+// probeTimeout bounds one request before the run, unless the client's own limit is shorter.
 const probeTimeout = 60 * time.Second
 
 // call sends one small request to the first server.
 func (h *HTTP) call(ctx context.Context, method, path string, body *prompt.Body) ([]byte, int, error) {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	limit := probeTimeout
+	if d := h.Client.Timeouts.Headers; d > 0 {
+		limit = min(limit, d)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var r io.Reader
 	if body != nil {

@@ -59,6 +59,9 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	m.ObservedPools = m.Pools
 	clean := true // a new engine holds nothing
 	m.CacheClean = &clean
+	if err := w.WriteMeta(m); err != nil {
+		return err
+	}
 
 	var writeErr error
 	ended := 0
