@@ -160,7 +160,7 @@ func sharePercent(v *float64) string {
 func axisCell(a *frontier.Axis, r *result.Result) string {
 	v, why, ok := a.Value(r)
 	if ok {
-		return frontier.Significant(v, 5)
+		return frontier.Table(v)
 	}
 	if n, found := withheldCount(why); found {
 		return "[n " + n + "]"

@@ -16,6 +16,15 @@ type Axis struct {
 	Better Direction
 	Share  bool // between 0 and 1, shown in percent
 	get    func(*result.Result) (v *float64, n, floor int64)
+	within func(*result.Result) *result.Interval // interval from within one run; nil where there is none
+}
+
+// Within is the 95 % interval of the number from within the run, nil where there is none.
+func (a *Axis) Within(r *result.Result) *result.Interval {
+	if a.within == nil {
+		return nil
+	}
+	return a.within(r)
 }
 
 // Value is the number of r on the axis. Without one, why says what is missing.
@@ -72,19 +81,22 @@ var Axes = axes()
 
 func axes() []*Axis {
 	var all []*Axis
-	rate := func(name, label, short string, get func(*result.Result) *result.RateDist) {
+	type intervals = func(*result.Intervals) *result.PercentIntervals
+	rate := func(name, label, short string, get func(*result.Result) *result.RateDist, within intervals) {
 		for _, p := range Percents {
 			all = append(all, &Axis{
 				Name: name + "_" + p, Label: label + ", " + p, Short: short + " " + p, Unit: "tok/s/user", Better: Higher,
-				get: func(r *result.Result) (*float64, int64, int64) { return rateOf(get(r), p) },
+				get:    func(r *result.Result) (*float64, int64, int64) { return rateOf(get(r), p) },
+				within: func(r *result.Result) *result.Interval { return reciprocal(intervalOf(r, within, p)) },
 			})
 		}
 	}
-	dist := func(name, label, short, unit string, get func(*result.Result) *result.Dist) {
+	dist := func(name, label, short, unit string, get func(*result.Result) *result.Dist, within intervals) {
 		for _, p := range Percents {
 			all = append(all, &Axis{
 				Name: name + "_" + p, Label: label + ", " + p, Short: short + " " + p, Unit: unit, Better: Lower,
-				get: func(r *result.Result) (*float64, int64, int64) { return distOf(get(r), p) },
+				get:    func(r *result.Result) (*float64, int64, int64) { return distOf(get(r), p) },
+				within: func(r *result.Result) *result.Interval { return intervalOf(r, within, p) },
 			})
 		}
 	}
@@ -94,12 +106,17 @@ func axes() []*Axis {
 	share := func(name, label, short string, better Direction, get func(*result.Result) *float64) {
 		all = append(all, &Axis{Name: name, Label: label, Short: short, Better: better, Share: true, get: plain(get)})
 	}
-	rate("e2e_norm", "End-to-end normalised interactivity", "E2E intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.E2ENorm })
-	rate("intvty", "Interactivity (1/ITL)", "intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.Decode })
-	rate("full_intvty", "Full-response interactivity", "full intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.FullResponse })
-	dist("ttft", "Time to first token", "TTFT", "s", func(r *result.Result) *result.Dist { return &r.Latency.TTFT })
-	dist("e2el", "End-to-end latency", "E2EL", "s", func(r *result.Result) *result.Dist { return &r.Latency.E2EL })
-	dist("itl", "Inter-token latency", "ITL", "s", func(r *result.Result) *result.Dist { return &r.Latency.ITL })
+	rate("e2e_norm", "End-to-end normalised interactivity", "E2E intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.E2ENorm },
+		func(i *result.Intervals) *result.PercentIntervals { return &i.E2EPerToken })
+	rate("intvty", "Interactivity (1/ITL)", "intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.Decode },
+		func(i *result.Intervals) *result.PercentIntervals { return &i.ITL })
+	rate("full_intvty", "Full-response interactivity", "full intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.FullResponse }, nil)
+	dist("ttft", "Time to first token", "TTFT", "s", func(r *result.Result) *result.Dist { return &r.Latency.TTFT },
+		func(i *result.Intervals) *result.PercentIntervals { return &i.TTFT })
+	dist("e2el", "End-to-end latency", "E2EL", "s", func(r *result.Result) *result.Dist { return &r.Latency.E2EL },
+		func(i *result.Intervals) *result.PercentIntervals { return &i.E2EL })
+	dist("itl", "Inter-token latency", "ITL", "s", func(r *result.Result) *result.Dist { return &r.Latency.ITL },
+		func(i *result.Intervals) *result.PercentIntervals { return &i.ITL })
 
 	type flow = func(*result.Flow) *float64
 	for _, f := range []struct {
@@ -115,6 +132,14 @@ func axes() []*Axis {
 		one(f.name, f.label, f.short, "tok/s", Higher, func(r *result.Result) *float64 { return f.get(&r.Throughput.Edge) })
 		one(f.name+"_window_per_gpu", f.label+" per GPU inside the window", f.short+"/GPU win", "tok/s/GPU", Higher, func(r *result.Result) *float64 { return f.get(&r.Throughput.WindowPerGPU) })
 	}
+	for _, a := range all {
+		switch a.Name {
+		case "total":
+			a.within = func(r *result.Result) *result.Interval { return around(r, 1) }
+		case "total_per_gpu":
+			a.within = func(r *result.Result) *result.Interval { return around(r, float64(r.GPUs.Used)) }
+		}
+	}
 	one("jobs_per_hour_per_gpu", "Agent runs completed per hour and GPU", "jobs/h/GPU", "jobs/h/GPU", Higher, func(r *result.Result) *float64 { return r.Jobs.PerHourPerGPU })
 	one("jobs_per_hour_per_user", "Agent runs completed per hour and user", "jobs/h/user", "jobs/h/user", Higher, func(r *result.Result) *float64 { return r.Jobs.PerHourPerUser })
 	one("conc", "Concurrent agents", "conc", "agents", Higher, func(r *result.Result) *float64 {
@@ -122,6 +147,7 @@ func axes() []*Axis {
 		return &v
 	})
 	share("hit_total", "Prefix hit rate, all tiers", "hit", Higher, func(r *result.Result) *float64 { return r.Hits.Total })
+	all[len(all)-1].within = func(r *result.Result) *result.Interval { return r.Intervals.HitTotal }
 	share("hit_device", "Prefix hit rate, device", "hit HBM", Higher, func(r *result.Result) *float64 { return r.Hits.Device })
 	share("hit_host", "Prefix hit rate, host", "hit host", Higher, func(r *result.Result) *float64 { return r.Hits.Host })
 	share("hit_storage", "Prefix hit rate, storage", "hit stor", Higher, func(r *result.Result) *float64 { return r.Hits.Storage })
@@ -130,6 +156,41 @@ func axes() []*Axis {
 	share("kv_host", "Host KV pool in use, mean", "KV host", Lower, func(r *result.Result) *float64 { return r.Server.HostKVMean })
 	share("error_rate", "Failed requests", "errors", Lower, func(r *result.Result) *float64 { return r.Requests.ErrorRate })
 	return all
+}
+
+// around moves the interval of the throughput inside the window to where the throughput over
+// the edges lies, keeping its relative width.
+func around(r *result.Result, gpus float64) *result.Interval {
+	iv, mid, edge := r.Intervals.Total, r.Throughput.Window.Total, r.Throughput.Edge.Total
+	if iv == nil || mid == nil || edge == nil || *mid <= 0 || gpus <= 0 {
+		return nil
+	}
+	return &result.Interval{*edge * iv[0] / *mid / gpus, *edge * iv[1] / *mid / gpus}
+}
+
+func intervalOf(r *result.Result, get func(*result.Intervals) *result.PercentIntervals, p string) *result.Interval {
+	if get == nil {
+		return nil
+	}
+	i := get(&r.Intervals)
+	switch p {
+	case "p50":
+		return i.P50
+	case "p75":
+		return i.P75
+	case "p90":
+		return i.P90
+	case "p95":
+		return i.P95
+	}
+	return i.P99
+}
+
+func reciprocal(i *result.Interval) *result.Interval {
+	if i == nil || i[0] <= 0 {
+		return nil
+	}
+	return &result.Interval{1 / i[1], 1 / i[0]}
 }
 
 // Default axes of an agentic comparison.

@@ -1,6 +1,7 @@
 package frontier
 
 import (
+	"math"
 	"slices"
 
 	"github.com/weirbench/weir/internal/result"
@@ -10,11 +11,16 @@ import (
 // the true median with at least Level confidence (order statistics, no assumption about the
 // distribution). With too few repeats for an interval at 95 %, Level is 0 and Low and High are
 // the smallest and the largest of the repeats.
+//
+// Of a single run, Low and High are the interval from within the run where it has one (Within is
+// true then), which knows nothing of what differs between runs.
 type Estimate struct {
-	Value     float64 `json:"value"`
-	Low, High float64
-	N         int
-	Level     float64
+	Value  float64 `json:"value"`
+	Low    float64 `json:"low"`
+	High   float64 `json:"high"`
+	N      int     `json:"n"` // runs
+	Level  float64 `json:"level"`
+	Within bool    `json:"within_run"`
 }
 
 // intervalLevel is the confidence that an interval must reach to be called one.
@@ -64,5 +70,13 @@ func estimate(runs []*result.Result, a *Axis) (e Estimate, why string, ok bool) 
 	if len(values) == 0 {
 		return Estimate{}, why, false
 	}
-	return NewEstimate(values), "", true
+	e = NewEstimate(values)
+	if len(values) == 1 {
+		for _, r := range runs {
+			if i := a.Within(r); i != nil && a.Has(r) != nil {
+				e.Low, e.High, e.Level, e.Within = math.Min(i[0], e.Value), math.Max(i[1], e.Value), r.Intervals.Level, true
+			}
+		}
+	}
+	return e, "", true
 }

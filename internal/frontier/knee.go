@@ -262,6 +262,14 @@ func Significant(v float64, n int) string {
 	return group(s)
 }
 
+// Table is v with five significant digits, whole numbers without decimals.
+func Table(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+		return group(fmt.Sprintf("%.0f", v))
+	}
+	return Significant(v, 5)
+}
+
 // digits counts significant digits of a decimal number.
 func digits(s string) int {
 	s = strings.TrimLeft(strings.Replace(strings.TrimPrefix(s, "-"), ".", "", 1), "0")

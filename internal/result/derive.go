@@ -179,6 +179,7 @@ type tally struct {
 	window                          flowSum
 	primerFailed                    string
 	jobs                            jobs
+	cl                              clusters
 }
 
 // count is a sum over requests of which some may not have reported.
@@ -214,7 +215,7 @@ func newTally(m *record.Meta) *tally {
 	return &tally{
 		meta: m, req: Requests{ByClass: map[string]int64{}},
 		firstSent: record.Never, lastEnd: record.Never, lastContent: record.Never,
-		jobs: newJobs(m.Window),
+		jobs: newJobs(m.Window), cl: newClusters(),
 	}
 }
 
@@ -288,11 +289,17 @@ func (t *tally) success(q *record.Request) {
 		}
 	}
 	t.fresh.add(t.hit.add(q))
-	t.latency(q)
+	c := t.cl.of(q)
+	if sum := total(q); sum >= 0 && q.PromptTokens > 0 {
+		t.cl.hit[c] += float64(sum)
+		t.cl.prompt[c] += float64(q.PromptTokens)
+	}
+	t.cl.spread(q, t.meta.Window)
+	t.latency(q, c)
 	t.inWindow(q)
 }
 
-func (t *tally) latency(q *record.Request) {
+func (t *tally) latency(q *record.Request, trace int) {
 	at, osl := q.Times, q.OutputTokens
 	if osl >= 0 {
 		t.osl = append(t.osl, float64(osl))
@@ -303,15 +310,21 @@ func (t *tally) latency(q *record.Request) {
 	ttft, e2el := at.FirstToken-at.Sent, at.LastToken-at.Sent
 	t.ttft = append(t.ttft, float64(ttft))
 	t.e2el = append(t.e2el, float64(e2el))
+	t.cl.ttft = append(t.cl.ttft, sample{float64(ttft), trace})
+	t.cl.e2el = append(t.cl.e2el, sample{float64(e2el), trace})
 	if at.FirstVisible != record.Never {
 		t.visible = append(t.visible, float64(at.FirstVisible-at.Sent))
 	}
 	if osl >= 2 {
-		t.itl = append(t.itl, float64(e2el-ttft)/float64(osl-1))
+		itl := float64(e2el-ttft) / float64(osl-1)
+		t.itl = append(t.itl, itl)
+		t.cl.itl = append(t.cl.itl, sample{itl, trace})
 		t.fullITL = append(t.fullITL, float64(at.End-at.FirstToken)/float64(osl-1))
 	}
 	if osl >= 1 {
-		t.perToken = append(t.perToken, float64(e2el)/float64(osl))
+		per := float64(e2el) / float64(osl)
+		t.perToken = append(t.perToken, per)
+		t.cl.e2elPerToken = append(t.cl.e2elPerToken, sample{per, trace})
 		t.e2eNs += e2el
 		t.e2eOut += osl
 	}
@@ -404,6 +417,7 @@ func (t *tally) fill(r *Result) {
 	r.Hits = t.hit.rates()
 	r.Hits.Ceiling = ratio(float64(t.ceiling), float64(t.ceilingOf))
 	r.Hits.LRUDevice, r.Hits.LRUHost = m.LRUDevice, m.LRUHost
+	t.cl.intervals(r, m.Window)
 	r.Jobs = t.jobs.summary(planned, r.Point.Conc, r.GPUs.Used)
 }
 

@@ -58,6 +58,7 @@ type Result struct {
 	Intvty     Intvty     `json:"interactivity"`
 	Throughput Throughput `json:"throughput"`
 	Hits       Hits       `json:"hits"`
+	Intervals  Intervals  `json:"intervals"`
 	Jobs       Jobs       `json:"jobs"`
 	Server     Server     `json:"server"`
 	Client     Client     `json:"client"`

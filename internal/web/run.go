@@ -290,7 +290,7 @@ func dists(r *result.Result) []distRow {
 			}
 			return cell{Text: "–"}
 		}
-		return cell{Text: frontier.Significant(*v, 5)}
+		return cell{Text: frontier.Table(*v)}
 	}
 	row := func(name, unit string, d *result.Dist, adj *result.AdjustedDist) distRow {
 		w := distRow{Name: name, Unit: unit, N: d.N, Cells: []cell{five(d.Mean, false)}}

@@ -244,6 +244,10 @@ func (v *groupView) frontier(curves []frontier.Curve, l *look, names []string, o
 			if !pt.Invalid {
 				s.Trail = append(s.Trail, k)
 			}
+			if pt.X.Within || pt.Y.Within {
+				any.interval = true
+				repeats["95 % interval from within one run"] = true
+			}
 			if pt.X.N > 1 {
 				any.interval = true
 				if pt.X.Level > 0 {
@@ -352,7 +356,7 @@ func tip(c *frontier.Curve, p *frontier.Point, x, y *frontier.Axis) []string {
 
 func axisText(a *frontier.Axis, e frontier.Estimate) string {
 	s := a.Label + " " + number(a, e.Value, 3)
-	if e.N > 1 {
+	if e.High > e.Low {
 		s += " (" + number(a, e.Low, 3) + " to " + number(a, e.High, 3) + ")"
 	}
 	return s
@@ -592,9 +596,9 @@ func tableValue(a *frontier.Axis, r *result.Result) string {
 		return "–"
 	}
 	if a.Share {
-		return frontier.Significant(100*v, 5)
+		return frontier.Table(100 * v)
 	}
-	return frontier.Significant(v, 5)
+	return frontier.Table(v)
 }
 
 // fullTable holds every axis of every run.
