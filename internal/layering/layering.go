@@ -4,7 +4,7 @@ package layering
 // Rows are the folders under internal/ in the order in which data flows. A package imports
 // only from rows above its own.
 var Rows = []string{
-	"facts", "spec", "corpus", "prompt", "plan", "record", "replay", "client", "sim",
+	"facts", "spec", "corpus", "prompt", "plan", "record", "replay", "client", "sim", "knee",
 	"engine", "scrape", "result", "frontier", "store", "run", "chart", "web", "cli",
 }
 

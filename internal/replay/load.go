@@ -368,6 +368,7 @@ func (l *load) send(k *talk, t int64) {
 		Phase: record.Profiling, Lane: k.lane, Play: k.pass, Tree: fmt.Sprintf("%d.%d", k.unit, k.pass),
 		Trace: u.trace, Stream: u.stream, Turn: k.turn, MaxOut: max(1, turn.Out),
 		Intended: k.due, Queued: t, Ceiling: l.ceiling(u.trace, turn),
+		Shared: len(turn.Blocks),
 	}
 	if k.warmup {
 		q.Phase = record.Primer

@@ -30,6 +30,7 @@ type Request struct {
 	Queued                int64         // when the machine handed it over
 	Snapshot              bool          // the tree began inside the trace, not at turn 0
 	Ceiling               int64         // prompt tokens that an infinite cache would find
+	Shared                int           // leading blocks before the salt: the same in every play of the trace
 	JoinWait, BarrierWait int64         // waits behind joins and barriers, nanoseconds
 }
 

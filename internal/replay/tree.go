@@ -161,5 +161,6 @@ func (tr *tree) request(si int32, back int32, phase record.Phase) Request {
 		Phase: phase, Lane: tr.lane, Play: tr.play, Tree: tr.id, Salt: tr.salt,
 		Trace: tr.plan.trace, Stream: int(si), Turn: int(turn), MaxOut: 1,
 		Snapshot: tr.snapshot, Ceiling: tr.ceiling(int(si), int(turn), known),
+		Shared: int(tr.plan.streams[si].turns[turn].saltAt),
 	}
 }

@@ -1,0 +1,197 @@
+// Package knee predicts, without a GPU, at which concurrency a KV pool of a given size falls
+// over: the hit rate of an LRU prefix cache for every capacity at once, the ceiling that an
+// infinite one would reach, and what has to be held in between.
+//
+// The replay scheduler runs in virtual time with recorded or modelled service times; one pass
+// over what it sends gives the whole curve, by stack distances. A prefix hit is the leading
+// run of a prompt's blocks that are held; a prompt touches its blocks from its end to its
+// start, so that a prefix always outlives what extends it, as in an engine that evicts leaves
+// first.
+//
+// It is a prediction of the cache alone: the times do not slow down when hits fall, outputs
+// take no room and requests in flight pin nothing. Package sim has all of that.
+package knee
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+)
+
+// Tolerance is the share of the ceiling that a hit rate may miss at the knee, parts per million.
+const Tolerance = 50_000
+
+// Config says how the load is made. Lanes in Options is overwritten.
+type Config struct {
+	Options replay.Options
+	Service Service
+}
+
+// Service is how long a request takes.
+type Service struct {
+	// Modelled takes the speeds below for every request. Otherwise recorded times are taken
+	// and the speeds stand in where none was recorded.
+	Modelled bool
+	// PrefillSpeed and DecodeSpeed are tokens per second of one request; 0 means 10,000 and 50.
+	PrefillSpeed, DecodeSpeed float64
+}
+
+// Time is the service time of a request in nanoseconds, at least 1 ms.
+func (s Service) Time(q *replay.Request) int64 {
+	t := &q.Trace.Streams[q.Stream].Turns[q.Turn]
+	prefill, decode := s.PrefillSpeed, s.DecodeSpeed
+	if prefill <= 0 {
+		prefill = 10_000
+	}
+	if decode <= 0 {
+		decode = 50
+	}
+	first := int64(float64(t.In) / prefill * 1e9)
+	ns := first + int64(float64(q.MaxOut-1)/decode*1e9)
+	if !s.Modelled {
+		switch {
+		case q.MaxOut == 1 && t.Out != 1 && t.TTFTNs > 0:
+			ns = t.TTFTNs
+		case q.MaxOut == 1 && t.Out != 1 && t.APINs > 0:
+			ns = min(first, t.APINs)
+		case t.APINs > 0:
+			ns = t.APINs
+		}
+	}
+	return max(ns, int64(time.Millisecond))
+}
+
+// A Curve is what one concurrency needs of a cache. Tokens are prompt tokens of the requests
+// of the profiling phase.
+type Curve struct {
+	Concurrency   int
+	Requests      int64
+	PromptTokens  int64
+	CeilingTokens int64 // found by an infinite cache that was clean before the warm-up
+	// DistinctTokens were sent at least once, warm-up included.
+	DistinctTokens int64
+	// WorkingSetTokens are the tokens that were sent and will be sent again, the mean over the
+	// profiling phase: what a cache holds at the least that misses nothing. WorkingSetPeak is
+	// the largest of WorkingSet, its course in equal steps of time.
+	WorkingSetTokens, WorkingSetPeak int64
+	WorkingSet                       []int64
+	StepNs                           int64
+
+	unit int64   // tokens
+	hits []int64 // hits[i] are the tokens found at a capacity of i units
+}
+
+// HitRate is the share of the prompt tokens that an LRU cache of a capacity finds; unknown, ok
+// is false, when there is no request.
+func (c *Curve) HitRate(capacity int64) (rate float64, ok bool) {
+	if c.PromptTokens == 0 {
+		return 0, false
+	}
+	i := min(capacity/c.unit, int64(len(c.hits))-1)
+	if i < 0 {
+		return 0, true
+	}
+	return float64(c.hits[i]) / float64(c.PromptTokens), true
+}
+
+// Ceiling is the hit rate of an infinite cache.
+func (c *Curve) Ceiling() (rate float64, ok bool) {
+	if c.PromptTokens == 0 {
+		return 0, false
+	}
+	return float64(c.CeilingTokens) / float64(c.PromptTokens), true
+}
+
+// Near tells whether an LRU cache of a capacity stays within Tolerance of the ceiling.
+func (c *Curve) Near(capacity int64) bool {
+	i := min(capacity/c.unit, int64(len(c.hits))-1)
+	return i >= 0 && c.near(c.hits[i])
+}
+
+func (c *Curve) near(hits int64) bool {
+	// hits/ceiling >= (1 - tolerance), in 128 bits
+	ah, al := bits.Mul64(uint64(hits), 1_000_000)
+	bh, bl := bits.Mul64(uint64(c.CeilingTokens), 1_000_000-Tolerance)
+	return ah > bh || ah == bh && al >= bl
+}
+
+// Needs is the smallest capacity in tokens that stays within Tolerance of the ceiling.
+func (c *Curve) Needs() int64 {
+	i, _ := slices.BinarySearchFunc(c.hits, 0, func(h int64, _ int) int {
+		if c.near(h) {
+			return 1
+		}
+		return -1
+	})
+	return int64(i) * c.unit
+}
+
+// Compute runs every concurrency, several at once. The curves come in ascending order of
+// concurrency.
+func Compute(ctx context.Context, c *corpus.Corpus, cfg Config, concurrencies []int) ([]*Curve, error) {
+	list := slices.Clone(concurrencies)
+	slices.Sort(list)
+	list = slices.Compact(list)
+	for _, tr := range c.Traces {
+		if tr.BlockSize <= 0 {
+			return nil, fmt.Errorf("trace %s has a block size of %d tokens: a prefix cache needs blocks", tr.ID, tr.BlockSize)
+		}
+	}
+	out, errs := make([]*Curve, len(list)), make([]error, len(list))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := len(list) - 1; i >= 0; i-- { // the longest first
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			out[i], errs[i] = one(ctx, c, cfg, list[i])
+		})
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			return nil, fmt.Errorf("concurrency %d: %w", list[i], err)
+		}
+	}
+	return out, nil
+}
+
+// steps is the number of samples of the working set.
+const steps = 60
+
+func one(ctx context.Context, c *corpus.Corpus, cfg Config, lanes int) (*Curve, error) {
+	o := cfg.Options
+	o.Lanes = lanes
+	s, err := replay.NewAgentic(c, o)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{service: cfg.Service, stack: newStack(c)}
+	if err := replay.RunVirtual(ctx, s, t, func(*record.Request) {}); err != nil {
+		return nil, err
+	}
+	if n := s.Counts(); n.Lanes < lanes {
+		return nil, fmt.Errorf("only %d of %d lanes could be filled: too few traces of %s have turns left after their start instant", n.Lanes, lanes, c.Name)
+	}
+	return t.curve(lanes, s.Counts()), nil
+}
+
+// Highest is the knee: the highest concurrency up to which every hit rate at a capacity stays
+// within Tolerance of the ceiling; ok is false when not even the lowest does.
+func Highest(curves []*Curve, capacity int64) (concurrency int, ok bool) {
+	for _, c := range curves {
+		if !c.Near(capacity) {
+			break
+		}
+		concurrency, ok = c.Concurrency, true
+	}
+	return concurrency, ok
+}
