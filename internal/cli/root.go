@@ -52,6 +52,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newVersionCmd(app),
 		newMatrixCmd(app),
 		newPlanCmd(app),
+		newKneeCmd(app),
 		newChangelogCmd(app),
 		newLintCmd(app),
 	)

@@ -174,7 +174,7 @@ func one(ctx context.Context, c *corpus.Corpus, cfg Config, lanes int) (*Curve, 
 	if err != nil {
 		return nil, err
 	}
-	t := &target{service: cfg.Service, stack: newStack(c)}
+	t := &target{service: cfg.Service, stack: newStack(c), last: map[conversation]replay.Request{}}
 	if err := replay.RunVirtual(ctx, s, t, func(*record.Request) {}); err != nil {
 		return nil, err
 	}
@@ -184,14 +184,101 @@ func one(ctx context.Context, c *corpus.Corpus, cfg Config, lanes int) (*Curve, 
 	return t.curve(lanes, s.Counts()), nil
 }
 
-// Highest is the knee: the highest concurrency up to which every hit rate at a capacity stays
-// within Tolerance of the ceiling; ok is false when not even the lowest does.
-func Highest(curves []*Curve, capacity int64) (concurrency int, ok bool) {
-	for _, c := range curves {
-		if !c.Near(capacity) {
-			break
-		}
-		concurrency, ok = c.Concurrency, true
+// A Pool is a KV cache of a given size.
+type Pool struct {
+	Name   string // whose it is
+	Tier   string // "device", or "device+host" with what both tiers keep
+	Tokens int64
+	// HostOffset is what the device keeps of that for itself: a pool of n tokens needs a host
+	// tier of n less HostOffset.
+	HostOffset int64
+	// HostBytesPerToken is the host memory of one distinct token over all ranks; 0 is unknown.
+	HostBytesPerToken float64
+}
+
+// A Verdict is where a pool falls over.
+type Verdict struct {
+	Pool
+	// Knee is the highest concurrency up to which every hit rate stays within Tolerance of the
+	// ceiling; 0 when not even the lowest does.
+	Knee int
+	// Next is twice the knee, or the lowest concurrency where there is none. NextTokens are what
+	// it needs of a pool to stay within Tolerance, NextHostBytes the host memory for that, 0
+	// when it is unknown.
+	Next          int
+	NextTokens    int64
+	NextHostBytes int64
+}
+
+// Judge finds the knee of every pool on curves in ascending order of concurrency, and what
+// twice that concurrency would need, for which it computes the curves that are missing.
+func Judge(ctx context.Context, c *corpus.Corpus, cfg Config, curves []*Curve, pools []Pool) ([]Verdict, error) {
+	out := make([]Verdict, len(pools))
+	known := map[int]*Curve{}
+	for _, v := range curves {
+		known[v.Concurrency] = v
 	}
-	return concurrency, ok
+	var missing []int
+	for i, p := range pools {
+		out[i].Pool = p
+		for _, v := range curves {
+			if !v.Near(p.Tokens) {
+				break
+			}
+			out[i].Knee = v.Concurrency
+		}
+		out[i].Next = 2 * out[i].Knee
+		if out[i].Knee == 0 && len(curves) > 0 {
+			out[i].Next = curves[0].Concurrency
+		}
+		if out[i].Next > 0 && known[out[i].Next] == nil {
+			missing = append(missing, out[i].Next)
+		}
+	}
+	more, err := Compute(ctx, c, cfg, missing)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range more {
+		known[v.Concurrency] = v
+	}
+	for i := range out {
+		v := &out[i]
+		if next := known[v.Next]; next != nil {
+			v.NextTokens = next.Needs()
+			v.NextHostBytes = int64(float64(max(0, v.NextTokens-v.HostOffset)) * v.HostBytesPerToken)
+		}
+	}
+	return out, nil
+}
+
+// Refine adds curves until every pool's knee is exact: the concurrency after it is there too
+// and does not stay near the ceiling. It bisects between the highest given concurrency that
+// does and the lowest after it that does not; beyond the highest given one it does not look.
+func Refine(ctx context.Context, c *corpus.Corpus, cfg Config, curves []*Curve, pools []Pool) ([]*Curve, error) {
+	for {
+		var wanted []int
+		for _, p := range pools {
+			low := 0
+			for _, v := range curves {
+				if v.Near(p.Tokens) {
+					low = v.Concurrency
+					continue
+				}
+				if v.Concurrency-low > 1 {
+					wanted = append(wanted, (low+v.Concurrency)/2)
+				}
+				break
+			}
+		}
+		if len(wanted) == 0 {
+			return curves, nil
+		}
+		more, err := Compute(ctx, c, cfg, wanted)
+		if err != nil {
+			return nil, err
+		}
+		curves = append(curves, more...)
+		slices.SortFunc(curves, func(a, b *Curve) int { return a.Concurrency - b.Concurrency })
+	}
 }

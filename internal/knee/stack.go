@@ -33,6 +33,7 @@ type node struct {
 	last          int32  // prompt that touched it last
 	lastNs        int64
 	width, tokens int64 // of one block: units, tokens
+	awaited       int   // leading blocks that expect has told of
 }
 
 type removal struct {
@@ -120,6 +121,27 @@ func (s *stack) touch(q *replay.Request, now int64, counts bool, held func(since
 		s.miss += t.In - found
 	}
 	return found
+}
+
+// expect tells held of the first n blocks of a prompt that was touched, each block once over
+// all calls: they are held for a prompt that is still to come.
+func (s *stack) expect(q *replay.Request, n int, held func(since, tokens int64)) {
+	blocks := q.Trace.Streams[q.Stream].Turns[q.Turn].Blocks
+	at, split, tree := s.root(q.Trace), min(q.Shared, len(blocks)), s.trees[q.Tree]
+	for pos := 0; pos < n; {
+		end, key := split, uint32(0)
+		if pos >= split {
+			end, key = len(blocks), tree
+		}
+		child, _ := s.descend(at, key, blocks[pos:end], q.Trace.BlockSize)
+		x := &s.nodes[child]
+		if part := min(len(x.ids), n-pos); part > x.awaited {
+			held(x.lastNs, int64(part-x.awaited)*x.tokens)
+			x.awaited = part
+		}
+		pos += len(x.ids)
+		at = child
+	}
 }
 
 func (s *stack) root(t *corpus.Trace) int32 {

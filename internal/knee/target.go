@@ -1,6 +1,10 @@
 package knee
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 )
@@ -15,6 +19,12 @@ type target struct {
 
 	requests, prompt, ceiling int64
 	spans                     []span
+	last                      map[conversation]replay.Request // newest prompt of each conversation
+}
+
+type conversation struct {
+	tree   string
+	stream int
 }
 
 // span says that tokens were held over a time.
@@ -36,6 +46,7 @@ func (t *target) Send(q replay.Request) {
 	found := t.stack.touch(&q, q.Queued, counts, func(since, tokens int64) {
 		t.spans = append(t.spans, span{since, q.Queued, tokens})
 	})
+	t.last[conversation{q.Tree, q.Stream}] = q
 	if counts {
 		t.requests++
 		t.prompt += q.Trace.Streams[q.Stream].Turns[q.Turn].In
@@ -113,6 +124,16 @@ func (t *target) curve(lanes int, n replay.Counts) *Curve {
 		return c
 	}
 	length := n.ProfilingEnd - n.ProfilingStart
+	// What conversations that go on will send again is held beyond the end.
+	newest := slices.SortedFunc(maps.Values(t.last), func(a, b replay.Request) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, q := range newest {
+		turns := q.Trace.Streams[q.Stream].Turns
+		if q.Turn+1 < len(turns) && len(turns[q.Turn].Blocks) > 0 && len(turns[q.Turn+1].Blocks) > 0 {
+			t.stack.expect(&q, alike(turns[q.Turn].Blocks, turns[q.Turn+1].Blocks), func(since, tokens int64) {
+				t.spans = append(t.spans, span{since, n.ProfilingEnd, tokens})
+			})
+		}
+	}
 	c.StepNs = max(length/steps, 1)
 	area := make([]float64, steps) // token nanoseconds
 	total := 0.0
