@@ -24,6 +24,7 @@ type Body struct {
 	// before and behind are the salt as it is written around the message that carries it.
 	before, behind string
 	bare           bool // the first word goes without its separator
+	alternate      bool // messages of one role in a row are written as one
 
 	size, tokens, want int64
 }
@@ -130,6 +131,12 @@ func (r *Reader) WriteTo(w io.Writer) (int64, error) {
 // appendOpening and appendClosing append what stands around the words of message i.
 func (b *Body) appendOpening(dst []byte, i int) []byte {
 	s := b.segs[i]
+	if b.joins(i) {
+		if s.carrier {
+			dst = append(dst, b.before...)
+		}
+		return dst
+	}
 	if i > 0 && !(b.shape.systemApart && b.segs[i-1].role == System) {
 		dst = append(dst, b.shape.sep...)
 	}
@@ -145,7 +152,15 @@ func (b *Body) appendClosing(dst []byte, i int) []byte {
 	if s.carrier {
 		dst = append(dst, b.behind...)
 	}
+	if b.joins(i + 1) {
+		return dst
+	}
 	return append(dst, b.shape.close[s.role]...)
+}
+
+// joins says that message i goes on where the one before it ends.
+func (b *Body) joins(i int) bool {
+	return b.alternate && i > 0 && i < len(b.segs) && b.segs[i].role == b.segs[i-1].role
 }
 
 // step appends the next piece of the messages.

@@ -308,12 +308,15 @@ func TestSaltAndPlacements(t *testing.T) {
 		}
 		seen[s] = true
 	}
-	salt := Salt(1, "tr1", 0, 0)
 	tr := worked()
+	salt := "[rid: " + strings.Join(strings.Fields(Default().spell(Salt(1, "tr1", 0, 0))), " ") + "]"
+	if n := len(strings.Fields(salt)); n != 5 {
+		t.Errorf("salt %s", salt)
+	}
 	for p, want := range map[Placement]string{
 		NoSalt: "....", SystemPrefix: "<...", SystemSuffix: ">...", FirstTurnPrefix: ".<..", FirstTurnSuffix: ".>..",
 	} {
-		y, err := mustBuilder(t, Options{Salt: p}).Chat(Request{Trace: tr, Turn: 1, Salt: salt})
+		y, err := mustBuilder(t, Options{Salt: p}).Chat(Request{Trace: tr, Turn: 1, Salt: Salt(1, "tr1", 0, 0) + "\n\n"})
 		got := ""
 		for _, m := range decode(t, text(t, y, err)).Messages {
 			switch {

@@ -25,6 +25,9 @@ type Options struct {
 	// Extra is a JSON object whose members are added to every body, in place of those of the
 	// same name; null takes a member away. It must not hold the prompt.
 	Extra []byte
+	// Alternate writes messages of one role in a row as one, for templates that refuse them;
+	// see Learned.Adjacent.
+	Alternate bool
 	// Salt says where the salt of a request goes.
 	Salt Placement
 	// Template is what the server adds to the tokens of a prompt; see Learn.
@@ -85,9 +88,6 @@ var defaultIDs = sync.OnceValue(func() *Words {
 	return w
 })
 
-// saltWords is the number of token ids that stand for a salt.
-const saltWords = 4
-
 // New returns a Builder that writes prompts with the given words.
 func New(words *Words, o Options) (*Builder, error) {
 	if words == nil {
@@ -128,6 +128,7 @@ func (b *Builder) plan(tr *corpus.Trace, stream int, v variant) (*plan, error) {
 			p = NoSalt
 		}
 		o := t.overhead(p)
+		o.alternate = b.o.Alternate
 		pe.plan, pe.err = planStream(tr, stream, b.keep, o)
 	})
 	return pe.plan, pe.err
@@ -168,7 +169,7 @@ func (b *Builder) body(q *Request, v variant) (*Body, error) {
 	t, last := &s.Turns[q.Turn], p.heads[q.Turn]
 	bs := q.Trace.BlockSize
 	y := &Body{
-		turn: t, words: b.words, key: keyOf(q.Trace.ID), bs: bs, keep: min(b.keep, bs),
+		turn: t, words: b.words, alternate: b.o.Alternate, key: keyOf(q.Trace.ID), bs: bs, keep: min(b.keep, bs),
 		segs: last.path(), tokens: t.In + last.debt, want: t.In,
 	}
 	y.tail = newTail(keyOf(s.ID), q.Turn, last.tailTokens(bs, y.keep))
@@ -188,17 +189,13 @@ func (b *Builder) saltAround(salt string, v variant, segs []*segment) (before, b
 		p = FirstTurnPrefix
 	}
 	if v != asIDs {
-		before, behind = saltText(salt, p)
+		before, behind = b.words.saltText(salt, p)
 		return inString(before), inString(behind)
 	}
 	if p == NoSalt {
 		return "", ""
 	}
-	x, ids := keyOf(salt), ""
-	for range saltWords {
-		x = mix(x)
-		ids += b.ids.word[bound(x, uint32(len(b.ids.word)))]
-	}
+	ids := b.ids.spell(strings.Trim(salt, "\n"))
 	if p == SystemSuffix || p == FirstTurnSuffix {
 		return "", ids
 	}
@@ -225,6 +222,39 @@ func (b *Builder) Segments(tr *corpus.Trace, stream, turn int, withSalt bool) ([
 	out := make([]Segment, len(y.segs))
 	for i, s := range y.segs {
 		out[i] = Segment{Role: s.role, Start: int(s.start), Blocks: int(s.blocks), Tail: s.tail, Given: s.given}
+	}
+	return out, nil
+}
+
+// Shared is what a chat prompt has in common with the one of the turn before it.
+type Shared struct {
+	Recorded int64 // tokens of the whole blocks that both have
+	Message  int   // index of the message that the last of these blocks is in
+	Words    int64 // words of that message up to the end of that block
+}
+
+// SharedWithPrevious tells where the prompt of a turn parts from the one before it; the first
+// turn of a stream shares nothing.
+func (b *Builder) SharedWithPrevious(q Request) (Shared, error) {
+	y, err := b.body(&q, asChat)
+	if err != nil || q.Turn == 0 {
+		return Shared{}, err
+	}
+	s := &q.Trace.Streams[q.Stream]
+	lcp := sharedBlocks(&s.Turns[q.Turn-1], &s.Turns[q.Turn], y.bs)
+	out := Shared{Recorded: int64(lcp) * y.bs}
+	message, words := -1, int64(0)
+	for i, g := range y.segs {
+		if !y.joins(i) {
+			message, words = message+1, 0
+		}
+		n := min(lcp-int(g.start), int(g.blocks))
+		for j := range max(n, 0) {
+			words += g.blockTokens(j, y.bs, y.keep)
+		}
+		if n > 0 {
+			out.Message, out.Words = message, words
+		}
 	}
 	return out, nil
 }

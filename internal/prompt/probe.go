@@ -27,7 +27,7 @@ func (p Probe) Tokens(w *Words) int64 {
 	return p.Words * int64(max(1, len(p.Roles)))
 }
 
-// Probes lists what to ask a server of an endpoint before a run: at most eight requests for one
+// Probes lists what to ask a server of an endpoint before a run: at most nine requests for one
 // token each. A server may refuse some, such as two messages of one role in a row; Learn does
 // without them.
 func (b *Builder) Probes(e Endpoint) []Probe {
@@ -45,6 +45,7 @@ func (b *Builder) Probes(e Endpoint) []Probe {
 		{Name: "user", Roles: []Role{User}, Words: probeWords},
 		{Name: "words", Roles: []Role{User}},
 		{Name: "system", Roles: []Role{System, User}, Words: probeWords},
+		{Name: "alone", Roles: []Role{System}, Words: probeWords},
 		{Name: "turns", Roles: []Role{User, Assistant, User}, Words: probeWords},
 		{Name: "users", Roles: []Role{User, User}, Words: probeWords},
 		{Name: "answers", Roles: []Role{User, Assistant, Assistant, User}, Words: probeWords},
@@ -112,8 +113,8 @@ type Learned struct {
 	Template Template `json:"template"`
 	// Known is false where nothing was counted, so that Template is all zero by ignorance.
 	Known bool `json:"known"`
-	// Adjacent says that messages of one role in a row were accepted, so that User and
-	// Assistant are known apart and not in sum alone.
+	// Adjacent says that messages of one role in a row were accepted; where they are not,
+	// Options.Alternate is needed.
 	Adjacent bool `json:"adjacent"`
 	// Residual is the count of the probe "check" less what Template says, tokens: what the
 	// prompts of the run will be off by; 0 when that probe was not counted.
@@ -171,6 +172,10 @@ func Learn(w *Words, seen []Observation) (Learned, error) {
 	} else if four, ok := extra["answers"]; ok { // user, assistant, assistant, user
 		t.User = pair - (four - one - pair)
 		l.Adjacent = true
+	} else if alone, ok := extra["alone"]; ok && alone >= 0 { // some templates drop it
+		if both, ok := extra["system"]; ok && both >= alone && both-alone <= pair {
+			t.User = both - alone
+		}
 	}
 	t.Assistant = pair - t.User
 	t.Fixed = one - t.User

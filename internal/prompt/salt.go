@@ -39,36 +39,51 @@ func (p *Placement) UnmarshalText(b []byte) error {
 	return fmt.Errorf("salt placement %q: use one of %s", b, strings.Join(placementNames[:], ", "))
 }
 
-// Salt is the text that makes the prompts of one tree its own: the marker of the AgentX
-// client, "[rid:" and twelve hexadecimal digits and "]", from the seed of the run, the trace,
-// the play (trees played of it before) and the lane, so that equal seeds give equal bytes on
-// every machine. Root and children of a tree share it.
+// Salt names one tree: the marker of the AgentX client, "[rid:" and twelve hexadecimal digits
+// and "]", from the seed of the run, the trace, the play (trees played of it before) and the
+// lane, so that equal seeds give equal bytes on every machine. Root and children of a tree
+// share it.
+//
+// A prompt spells the digits in words, "[rid: able about above absolute]", which is the same
+// number of tokens for every salt, as digits and letters mixed are not.
 func Salt(seed uint64, trace string, play, lane int) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%d:%d:%d:%s", seed, play, lane, trace))
-	return evenSalt("[rid:" + hex.EncodeToString(h[:6]) + "]")
+	return "[rid:" + hex.EncodeToString(h[:6]) + "]"
 }
 
-// evenSalt writes a marker with decimal digits, which are hexadecimal ones too: tokenizers
-// split digits by ones or by threes, so that all markers are the same number of tokens, while
-// letters among digits make it differ. Any other text stays what it is.
-func evenSalt(salt string) string {
-	salt = strings.Trim(salt, "\n")
-	if len(salt) != len("[rid:012345678901]") || !strings.HasPrefix(salt, "[rid:") || salt[len(salt)-1] != ']' {
-		return salt
+// saltWords is the number of words, or of token ids, that a salt is spelled in: 48 bits for
+// a list of 4,096.
+const saltWords = 4
+
+// spell gives the words of a salt: its digits where it is a marker, a hash of it otherwise.
+func (w *Words) spell(salt string) string {
+	n, marker := markerDigits(salt)
+	if !marker {
+		n = keyOf(salt)
+	}
+	var b strings.Builder
+	for range saltWords {
+		b.WriteString(w.word[n%uint64(len(w.word))])
+		n /= uint64(len(w.word))
+	}
+	return b.String()
+}
+
+func markerDigits(salt string) (n uint64, ok bool) {
+	if len(salt) != len("[rid:0123456789ab]") || !strings.HasPrefix(salt, "[rid:") || salt[len(salt)-1] != ']' {
+		return 0, false
 	}
 	n, err := strconv.ParseUint(salt[5:17], 16, 64)
-	if err != nil {
-		return salt
-	}
-	if _, err := strconv.ParseUint(salt[5:17], 10, 64); err == nil {
-		return salt // decimal already
-	}
-	return fmt.Sprintf("[rid:%012d]", n%1e12)
+	return n, err == nil
 }
 
-// saltText is a salt as it stands in a message, apart from its text by an empty line.
-func saltText(salt string, p Placement) (before, behind string) {
-	salt = evenSalt(salt)
+// saltText is a salt as it stands in a message, apart from its text by an empty line. A
+// marker is spelled in words; any other text stays as it is.
+func (w *Words) saltText(salt string, p Placement) (before, behind string) {
+	salt = strings.Trim(salt, "\n")
+	if _, ok := markerDigits(salt); ok {
+		salt = "[rid:" + w.spell(salt) + "]"
+	}
 	switch p {
 	case NoSalt:
 		return "", ""

@@ -271,7 +271,9 @@ func (l layout) link(s *segment) {
 	if p := s.parent; p != nil {
 		s.n, s.users, s.salted, s.debt = p.n+1, p.users, p.salted, p.debt
 	}
-	s.debt += l.o.message[s.role]
+	if !(l.o.alternate && s.parent != nil && s.parent.role == s.role) {
+		s.debt += l.o.message[s.role]
+	}
 	s.carrier = !s.salted && (s.role == l.o.saltRole || s.role == User)
 	if s.carrier {
 		s.salted = true

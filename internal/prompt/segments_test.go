@@ -294,9 +294,25 @@ func TestPlanEqualsNaive(t *testing.T) {
 	})
 }
 
-// recorded reads the recorded traces without the corpus package's own reader: the top-level
-// requests as one stream each, and every recorded sub-agent as another.
+// recorded gives the recorded traces twice: as the corpus package reads them, agents apart,
+// and as they lie in the files, all requests of an agent list in one stream, which falls back
+// and forks far more.
 func recorded(tb testing.TB) []*corpus.Trace {
+	tb.Helper()
+	c, err := corpus.Load(material.Path(tb, "traces/weka"), corpus.LoadOptions{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	traces := c.Traces
+	if testing.Short() {
+		traces = traces[:12]
+	}
+	return append(traces, flat(tb)...)
+}
+
+// flat reads the recorded traces without the corpus package's own reader: the top-level
+// requests as one stream each, and every recorded sub-agent as another.
+func flat(tb testing.TB) []*corpus.Trace {
 	tb.Helper()
 	files, err := filepath.Glob(filepath.Join(material.Path(tb, "traces/weka"), "*.json"))
 	if err != nil || len(files) == 0 {
@@ -352,7 +368,7 @@ func recorded(tb testing.TB) []*corpus.Trace {
 
 func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 	b := mustBuilder(t, Options{})
-	turns, naive := 0, 0
+	turns, naive, adjacent := 0, 0, 0
 	for i, tr := range recorded(t) {
 		for s := range tr.Streams {
 			for k, turn := range tr.Streams[s].Turns {
@@ -361,8 +377,13 @@ func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 					t.Fatal(err)
 				}
 				var sum int64
-				for _, g := range segs {
+				row := false
+				for i, g := range segs {
 					sum += int64(g.Blocks)*tr.BlockSize + g.Tail
+					row = row || i > 0 && g.Role == segs[i-1].Role
+				}
+				if row {
+					adjacent++
 				}
 				if sum != turn.In {
 					t.Fatalf("%s turn %d: segments sum to %d, recorded %d", tr.Streams[s].ID, k, sum, turn.In)
@@ -375,7 +396,7 @@ func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d turns sum to their recorded count; %d streams compared with the naive conversation", turns, naive)
+	t.Logf("%d turns sum to their recorded count; %d streams compared with the naive conversation; %d prompts have messages of one role in a row", turns, naive, adjacent)
 }
 
 var _ io.WriterTo = (*Reader)(nil)

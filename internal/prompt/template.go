@@ -35,6 +35,7 @@ type overhead struct {
 	system, other int64    // once, by the role of the first message
 	message       [3]int64 // by role
 	salt          int64
+	alternate     bool // a message behind one of its role adds nothing
 	saltRole      Role // of the message that carries the salt, if there is one of it
 }
 
