@@ -100,6 +100,10 @@ func geometries(s *corpus.Stream, bs int64) []geometry {
 	return g
 }
 
+// maxPrompt is the longest prompt that is planned, tokens: far more than any model takes, and
+// little enough that a wrong number does not write for hours.
+const maxPrompt = 1 << 30
+
 const noCap = int(^uint(0) >> 1)
 
 // assistantCaps bounds the blocks of the assistant's message of every turn so that a later
@@ -137,6 +141,11 @@ func planStream(tr *corpus.Trace, stream int, keep int64, o overhead) (*plan, er
 	if bs < 1 {
 		return nil, fmt.Errorf("trace %s: block size %d; must be at least 1", tr.ID, bs)
 	}
+	for k := range s.Turns {
+		if in := s.Turns[k].In; in < 0 || in > maxPrompt {
+			return nil, fmt.Errorf("trace %s stream %s turn %d: in is %d tokens; must be 0 to %d", tr.ID, s.ID, k, in, int64(maxPrompt))
+		}
+	}
 	keep = min(keep, bs)
 	g := geometries(s, bs)
 	caps := assistantCaps(g)
@@ -144,12 +153,12 @@ func planStream(tr *corpus.Trace, stream int, keep int64, o overhead) (*plan, er
 	var head *segment
 	for k := range g {
 		t := &s.Turns[k]
-		if t.In < 0 {
-			return nil, fmt.Errorf("trace %s stream %s turn %d: in is %d tokens", tr.ID, s.ID, k, t.In)
-		}
 		l := layout{bs: bs, keep: keep, o: o, geometry: g[k]}
 		if k == 0 {
-			sys := (s.SystemTokens + bs - 1) / bs
+			sys := max(0, s.SystemTokens) / bs
+			if s.SystemTokens > sys*bs {
+				sys++
+			}
 			if sys > int64(len(t.Blocks)) {
 				return nil, fmt.Errorf("trace %s stream %s: the system prompt of %d tokens takes %d blocks of %d and turn 0 has %d: the blocks that every later prefix needs were not recorded",
 					tr.ID, s.ID, s.SystemTokens, sys, bs, len(t.Blocks))

@@ -4,6 +4,14 @@ For every family: the probes are counted through its chat template, Weir learns 
 overhead from the counts, and every prompt of the first traces is counted, as chat and as plain
 text. Every count must be the recorded one, and consecutive prompts of a stream must share
 their tokens up to the end of the last recorded block that both have. Prints a table.
+
+Columns: words of one token, with a leading space and those of them without it; exact, prompts
+that count what was recorded; pairs, consecutive prompts that are compared; share all blocks,
+pairs that have all tokens of their common blocks in common; and no token more, of these, in
+plain text; earlier by at most, tokens that the last common block ends before its recorded
+place, since the end of the message and the opening of the answer stand behind it; overhead,
+what Weir learned: fixed, fixed with a system message, user, assistant, salt; same ids, prompts
+(the last of each stream) that the tokenizers library encodes to the same ids.
 """
 
 import json
@@ -206,8 +214,8 @@ def main():
     corpus, n, packages = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     only = sys.argv[4:]
     words = next(weir("words"))
-    print("| family | tokenizer | words of one token | prompt | prompts | tokens | exact | off by at most | pairs | share all blocks | and no token more | overhead | same ids |")
-    print("|" + "---|" * 13)
+    print("| family | tokenizer | words of one token | prompt | prompts | tokens | exact | off by at most | pairs | share all blocks | and no token more | earlier by at most | overhead | same ids |")
+    print("|" + "---|" * 14)
     bad = 0
     for f in families(packages):
         if only and f.name not in only:
@@ -220,10 +228,10 @@ def main():
                 continue
             t0 = time.time()
             t, over = run(f, corpus, n, chat, 10**9 if slow else 1)
-            print("| %s | %s | %d, %d | %s | %d | %d | %d | %d | %d | %d | %s | %s | %s |" % (
+            print("| %s | %s | %d, %d | %s | %d | %d | %d | %d | %d | %d | %s | %d | %s | %s |" % (
                 f.name, f.source, single, first,
                 "chat, template " + f.template_source if chat else "text",
-                t.prompts, t.tokens, t.exact, t.worst, t.pairs, t.whole, "-" if chat else t.exactly,
+                t.prompts, t.tokens, t.exact, t.worst, t.pairs, t.whole, "-" if chat else t.exactly, t.short,
                 ", ".join(map(str, over[:5])) if over else "-",
                 "%d of %d" % (t.same, t.checked) if f.reference else "-"), flush=True)
             print("%s: %.0f s" % (f.name, time.time() - t0), file=sys.stderr)
