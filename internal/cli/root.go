@@ -53,6 +53,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newMatrixCmd(app),
 		newPlanCmd(app),
 		newKneeCmd(app),
+		newPreflightCmd(app),
 		newChangelogCmd(app),
 		newLintCmd(app),
 	)
