@@ -49,7 +49,7 @@ type Request struct {
 }
 
 // A Builder writes the bodies of requests. It is safe for concurrent use; it keeps the plan of
-// every stream that was asked for, some 300 bytes a turn.
+// every stream that was asked for, some 400 bytes a turn.
 type Builder struct {
 	words *Words
 	ids   *Words

@@ -113,9 +113,11 @@ type Learned struct {
 	Template Template `json:"template"`
 	// Known is false where nothing was counted, so that Template is all zero by ignorance.
 	Known bool `json:"known"`
-	// Adjacent says that messages of one role in a row were accepted; where they are not,
-	// Options.Alternate is needed.
+	// Adjacent says that messages of one role in a row were accepted.
 	Adjacent bool `json:"adjacent"`
+	// Alternate says that the server counts messages whose roles alternate and refuses
+	// others: Options.Alternate is needed.
+	Alternate bool `json:"alternate"`
 	// Residual is the count of the probe "check" less what Template says, tokens: what the
 	// prompts of the run will be off by; 0 when that probe was not counted.
 	Residual int64 `json:"residual"`
@@ -161,6 +163,7 @@ func Learn(w *Words, seen []Observation) (Learned, error) {
 	if !ok {
 		return l, nil
 	}
+	_, alternating := extra["turns"]
 	pair := int64(0) // User + Assistant
 	if three, ok := extra["turns"]; ok {
 		pair = three - one
@@ -177,6 +180,7 @@ func Learn(w *Words, seen []Observation) (Learned, error) {
 			t.User = both - alone
 		}
 	}
+	l.Alternate = alternating && !l.Adjacent
 	t.Assistant = pair - t.User
 	t.Fixed = one - t.User
 	t.FixedSystem = t.Fixed

@@ -400,3 +400,42 @@ func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 }
 
 var _ io.WriterTo = (*Reader)(nil)
+
+// TestRecordedPrefixes compares all consecutive prompts of the recorded traces where they part:
+// the words behind the last common block differ at once, but for a rare equal first word.
+func TestRecordedPrefixes(t *testing.T) {
+	w := Default()
+	pairs, one, more := 0, 0, 0
+	for _, tr := range recorded(t) {
+		key := keyOf(tr.ID)
+		for i := range tr.Streams {
+			s := &tr.Streams[i]
+			behind := func(k, lcp int) string { // what stands behind the first lcp blocks of turn k
+				turn := &s.Turns[k]
+				n := covered(turn, tr.BlockSize)
+				if lcp < n {
+					return string(w.appendBlock(nil, key, turn.Blocks[lcp], int(tr.BlockSize), 0))
+				}
+				return string(w.appendTail(nil, newTail(keyOf(s.ID), k, turn.In-int64(n)*tr.BlockSize), 0))
+			}
+			for k := 1; k < len(s.Turns); k++ {
+				lcp := sharedBlocks(&s.Turns[k-1], &s.Turns[k], tr.BlockSize)
+				a, b := strings.Fields(behind(k-1, lcp)), strings.Fields(behind(k, lcp))
+				n := 0
+				for n < min(len(a), len(b)) && a[n] == b[n] {
+					n++
+				}
+				pairs++
+				if n == 1 {
+					one++
+				} else if n > 1 {
+					more++
+				}
+			}
+		}
+	}
+	t.Logf("%d pairs of prompts: %d share one token beyond the recorded prefix, %d share more", pairs, one, more)
+	if more > 0 || one > pairs/200 {
+		t.Errorf("of %d pairs %d share one token too many and %d more", pairs, one, more)
+	}
+}

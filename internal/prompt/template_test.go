@@ -93,7 +93,7 @@ func TestLearn(t *testing.T) {
 			Fixed: int64(s.begin + s.defaultSystem + s.open), FixedSystem: int64(s.begin + s.system + s.end + s.open),
 			User: int64(s.user + s.end), Assistant: int64(s.assistant + s.end), Salt: int64(s.salt),
 		}
-		if !l.Known || l.Residual != 0 || l.Adjacent == s.strict {
+		if !l.Known || l.Residual != 0 || l.Adjacent == s.strict || l.Alternate != s.strict {
 			t.Fatalf("learned %+v", l)
 		}
 		if l.Template != want {

@@ -81,7 +81,7 @@ func prompts(out *bufio.Writer, b *prompt.Builder, args []string) error {
 		}
 	}
 	b, err = prompt.New(prompt.Default(), prompt.Options{Models: []string{"m"}, Salt: prompt.FirstTurnPrefix, Template: l.Template,
-		Alternate: endpoint == prompt.EndpointChat && !l.Adjacent})
+		Alternate: l.Alternate})
 	if err != nil {
 		return err
 	}
