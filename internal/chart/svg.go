@@ -23,7 +23,7 @@ func (d *doc) tag(tag string, attrs []string, end string) {
 		if attrs[i+1] == "" && attrs[i] != "alt" {
 			continue
 		}
-		d.WriteString(" " + attrs[i] + `="` + html.EscapeString(attrs[i+1]) + `"`)
+		d.WriteString(" " + attrs[i] + `="` + escape(attrs[i+1]) + `"`)
 	}
 	d.WriteString(end)
 }
@@ -33,19 +33,30 @@ func (d *doc) end(tag string) { d.WriteString("</" + tag + ">") }
 // text writes a text element.
 func (d *doc) text(x, y float64, class, anchor, s string) {
 	d.open("text", "x", num(x), "y", num(y), "class", class, "text-anchor", anchor)
-	d.WriteString(html.EscapeString(s))
+	d.WriteString(escape(s))
 	d.end("text")
 }
 
 // leaf writes an element with text in it.
 func (d *doc) leaf(tag, s string, attrs ...string) {
 	d.open(tag, attrs...)
-	d.WriteString(html.EscapeString(s))
+	d.WriteString(escape(s))
 	d.end(tag)
 }
 
 func (d *doc) line(x1, y1, x2, y2 float64, class string) {
 	d.el("line", "x1", num(x1), "y1", num(y1), "x2", num(x2), "y2", num(y2), "class", class)
+}
+
+// escape writes s as XML text: what XML cannot hold becomes U+FFFD.
+func escape(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '\t' || r == '\n' || r == '\r' || r >= ' ' && r != 0xfffe && r != 0xffff {
+			return r
+		}
+		return '\ufffd'
+	}, strings.ToValidUTF8(s, "\ufffd"))
+	return html.EscapeString(s)
 }
 
 func num(v float64) string {

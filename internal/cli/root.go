@@ -47,6 +47,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newDeriveCmd(app),
 		newReportCmd(app),
 		newResultsCmd(app),
+		newCompareCmd(app),
 		newServeCmd(app),
 		newCalibrateCmd(app),
 		newVersionCmd(app),

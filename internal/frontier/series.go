@@ -45,7 +45,13 @@ type Series struct {
 	GPUs      int64  `json:"gpus"`
 	Offload   string `json:"offload"` // "none", or mode and backend
 	Spec      string `json:"spec_decoding"`
+	Image     string `json:"image"`
+	// Variant names what else was set: KV type, page size, size and policy of the host pool,
+	// router, context length. Empty where nothing was.
+	Variant   string `json:"variant"`
 	Simulated bool   `json:"simulated"`
+	// Run tells runs apart that are compared with each other, such as sweeps; empty otherwise.
+	Run string `json:"run,omitempty"`
 }
 
 // SeriesOf names the series of a result.
@@ -63,7 +69,30 @@ func SeriesOf(r *result.Result) Series {
 		sp = "none"
 	}
 	return Series{Hardware: Hardware(p), Engine: p.Framework, Precision: p.Precision, Topology: Topology(p),
-		GPUs: r.GPUs.Used, Offload: off, Spec: sp, Simulated: r.Simulated}
+		GPUs: r.GPUs.Used, Offload: off, Spec: sp, Image: p.Image, Variant: variant(p), Simulated: r.Simulated}
+}
+
+// variant lists the settings of a point that nothing else of its series shows.
+func variant(p *spec.Point) string {
+	var parts []string
+	add := func(ok bool, format string, a ...any) {
+		if ok {
+			parts = append(parts, fmt.Sprintf(format, a...))
+		}
+	}
+	w := &p.Weir
+	add(w.KVDType != "", "KV %s", w.KVDType)
+	add(w.PageSize != 0, "page %d", w.PageSize)
+	add(w.MemFractionPPM != 0, "memory fraction %s", Significant(float64(w.MemFractionPPM)/1e6, 3))
+	add(w.HostRatioPPM != 0, "host ratio %s", Significant(float64(w.HostRatioPPM)/1e6, 3))
+	add(w.HostBytesPerRank != 0, "host %s GB a rank", Significant(float64(w.HostBytesPerRank)/1e9, 4))
+	add(w.WritePolicy != "", "%s", w.WritePolicy)
+	add(p.Router.Name != "", "router %s %s", p.Router.Name, p.Router.Version)
+	add(p.KVTransfer != "", "transfer %s", p.KVTransfer)
+	add(p.MaxModelLen != 0, "context %d", p.MaxModelLen)
+	add(p.ISL != 0 || p.OSL != 0, "%d/%d tokens", p.ISL, p.OSL)
+	add(w.Recipe != "", "recipe %s", w.Recipe)
+	return strings.Join(parts, ", ")
 }
 
 // Offloaded tells whether the series keeps KV outside the device.
@@ -163,7 +192,10 @@ func Groups(rs []*result.Result) (groups []Group, of map[Group][]*result.Result)
 
 // Curves sorts the results of one group into curves on two axes. Invalid results are kept and
 // marked, and never count for the frontier while a valid repeat exists.
-func Curves(rs []*result.Result, x, y *Axis) []Curve {
+func Curves(rs []*result.Result, x, y *Axis) []Curve { return CurvesBy(rs, x, y, nil) }
+
+// CurvesBy is Curves with series split further by a name of each run; nil doesn't split.
+func CurvesBy(rs []*result.Result, x, y *Axis, run func(*result.Result) string) []Curve {
 	type key struct {
 		s Series
 		c int
@@ -172,6 +204,9 @@ func Curves(rs []*result.Result, x, y *Axis) []Curve {
 	var keys []key
 	for _, r := range rs {
 		k := key{SeriesOf(r), r.Point.Conc}
+		if run != nil {
+			k.s.Run = run(r)
+		}
 		if _, ok := runs[k]; !ok {
 			keys = append(keys, k)
 		}
@@ -236,5 +271,6 @@ func compareSeries(a, b Series) int {
 		cmp.Compare(a.Hardware, b.Hardware), cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Precision, b.Precision),
 		cmp.Compare(a.Topology, b.Topology), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Spec, b.Spec),
 		cmp.Compare(bit(a.Offloaded()), bit(b.Offloaded())), cmp.Compare(a.Offload, b.Offload),
+		cmp.Compare(a.Image, b.Image), cmp.Compare(a.Variant, b.Variant), cmp.Compare(a.Run, b.Run),
 		cmp.Compare(bit(a.Simulated), bit(b.Simulated)))
 }

@@ -110,7 +110,7 @@ func shortNames(curves []frontier.Curve) []string {
 		if s.Simulated {
 			kind = "simulated"
 		}
-		return []string{strings.ToUpper(s.Hardware), s.Engine, s.Precision, s.Topology, fmt.Sprintf("%d GPUs", s.GPUs), spec, kind, off}
+		return []string{strings.ToUpper(s.Hardware), s.Engine, s.Precision, s.Topology, fmt.Sprintf("%d GPUs", s.GPUs), spec, kind, off, s.Variant, image(s.Image), s.Run}
 	}
 	const offload = 7
 	n := len(curves)
@@ -129,13 +129,21 @@ func shortNames(curves []frontier.Curve) []string {
 			for j := range all {
 				same = same && all[j][k] == v
 			}
-			if !same || k == offload && n == 1 {
+			if v != "" && !same || k == offload && n == 1 {
 				keep = append(keep, v)
 			}
 		}
 		out[i] = strings.Join(keep, ", ")
 	}
 	return out
+}
+
+// image is the end of an image's name, which tells versions apart.
+func image(name string) string {
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		return name[i+1:]
+	}
+	return name
 }
 
 // options of a group's view.
