@@ -24,6 +24,8 @@ type conn struct {
 	since  int64 // when it became idle
 	keep   int64 // nanoseconds that it may be idle
 	base   uint64
+	// stamp is when the bytes that were read last had come, nil where nobody knows.
+	stamp func() int64
 	// written says that the whole request is with the kernel.
 	written atomic.Bool
 }
@@ -104,7 +106,9 @@ func (t *Target) dial(ctx context.Context, h *host, protocols ...string) (*conn,
 			cfg.ServerName = h.name
 		}
 		cfg.NextProtos = protocols
-		tc := tls.Client(nc, cfg)
+		var under net.Conn
+		under, c.stamp = stampTCP(c.tcp, t.clock)
+		tc := tls.Client(under, cfg)
 		if err := tc.HandshakeContext(ctx); err != nil {
 			nc.Close()
 			return nil, &dialFault{record.FailTLS, fmt.Errorf("TLS with %s: %w", h.address, err)}
@@ -147,6 +151,7 @@ func (x *exchange) on(c *conn, body Body) (again bool) {
 	cut := func() { c.SetDeadline(time.Unix(1, 0)) }
 	c.base = acked(c.tcp)
 	x.rec.Times.Sent = x.t.clock.Now()
+	x.progress.sent.Store(x.rec.Times.Sent)
 	x.cut.Store(&cut)
 	if x.cancelled.Load() {
 		cut()
@@ -200,6 +205,9 @@ func (x *exchange) read(c *conn) (again bool) {
 		}
 		n, err := c.Read(*b)
 		at := x.t.clock.Now()
+		if n > 0 && c.stamp != nil {
+			at = c.stamp()
+		}
 		if n > 0 && x.take((*b)[:n], arrival{at: at, loose: record.Unknown}) {
 			return false
 		}

@@ -10,10 +10,12 @@ type Endpoint uint8
 
 const (
 	Chat        Endpoint = iota // OpenAI chat completions
-	Completions                 // OpenAI completions, from text or token ids
+	Completions                 // OpenAI completions
 	Generate                    // SGLang's native generate
 	Responses                   // OpenAI responses
 	Messages                    // Anthropic messages
+	// CompletionsIDs is Completions with token ids in the body; answers are the same.
+	CompletionsIDs
 )
 
 var endpoints = [...]struct{ name, path string }{
@@ -22,10 +24,12 @@ var endpoints = [...]struct{ name, path string }{
 	Generate:    {"generate", "/generate"},
 	Responses:   {"responses", "/v1/responses"},
 	Messages:    {"messages", "/v1/messages"},
+
+	CompletionsIDs: {"completions-ids", "/v1/completions"},
 }
 
-// ParseEndpoint reads the name of an endpoint: chat, completions, generate, responses or
-// messages.
+// ParseEndpoint reads the name of an endpoint: chat, completions, generate,
+// responses, messages or completions-ids.
 func ParseEndpoint(name string) (Endpoint, error) {
 	var known []string
 	for e, d := range endpoints {

@@ -46,14 +46,44 @@ type exchange struct {
 	cut       atomic.Pointer[func()] // ends the waiting of the reader
 	bodyFault atomic.Pointer[error]  // the body could not be made
 
-	// For the watch over an HTTP/2 stream.
-	headersAt, tokenAt, complete atomic.Int64
-	expired                      atomic.Bool
+	progress progress
+	expired  atomic.Bool // the watch over an HTTP/2 stream ended it
+}
+
+// progress is how far an exchange has come, for those who do not own it: instants, Never
+// before.
+type progress struct {
+	sent, headers, token, complete atomic.Int64
+	frames                         atomic.Int64
+}
+
+func (p *progress) reset() {
+	p.sent.Store(record.Never)
+	p.headers.Store(record.Never)
+	p.token.Store(record.Never)
+	p.complete.Store(record.Never)
+	p.frames.Store(0)
+}
+
+// tell publishes how far the exchange has come, and its first token to whoever asked.
+func (x *exchange) tell() {
+	t, p := &x.rec.Times, &x.progress
+	p.headers.Store(t.Headers)
+	p.complete.Store(x.doneAt)
+	if n := x.ans.frames; n != p.frames.Load() {
+		first := p.frames.Swap(n) == 0
+		p.token.Store(t.LastToken)
+		x.t.tokenAt(t.LastToken)
+		if first && x.t.onFirst != nil {
+			x.t.onFirst(x.q.Seq)
+		}
+	}
 }
 
 func newExchange(t *Target, q replay.Request) *exchange {
 	x := &exchange{t: t, q: q, host: t.choose(&q), doneAt: record.Never, lastAt: record.Never}
 	x.rec = replay.NewRecord(&q)
+	x.progress.reset()
 	x.rec.URL, x.rec.Model = x.host.base, t.cfg.Model
 	x.ctx, x.stop = context.WithCancel(context.Background())
 	return x
@@ -110,6 +140,7 @@ func (x *exchange) take(p []byte, in arrival) bool {
 	case x.ans.done && x.doneAt == record.Never:
 		x.doneAt = at
 	}
+	x.tell()
 	return x.over
 }
 

@@ -70,7 +70,7 @@ func (f *frame) read(e Endpoint, s *jsonScan, data []byte) bool {
 		return false
 	}
 	switch e {
-	case Chat, Completions:
+	case Chat, Completions, CompletionsIDs:
 		f.openAI(s)
 	case Generate:
 		f.generate(s)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -51,10 +50,8 @@ func (x *exchange) runH2() {
 		return
 	}
 	x.begin()
-	var sent atomic.Int64
-	sent.Store(record.Never)
 	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
-		GotConn: func(httptrace.GotConnInfo) { sent.Store(x.t.clock.Now()) },
+		GotConn: func(httptrace.GotConnInfo) { x.progress.sent.Store(x.t.clock.Now()) },
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.host.url.String(), &promised{r: body.Open(), left: body.Len(), x: x})
 	if err != nil {
@@ -65,11 +62,11 @@ func (x *exchange) runH2() {
 	for _, h := range append(x.t.cfg.fixedHeaders(), x.t.cfg.requestHeaders(&x.q)...) {
 		req.Header.Add(h[0], h[1])
 	}
-	watch := x.watch(&sent)
+	watch := x.watch()
 	defer watch.Stop()
 	resp, err := x.host.h2.RoundTrip(req)
 	at := x.t.clock.Now()
-	x.rec.Times.Sent = sent.Load()
+	x.rec.Times.Sent = x.progress.sent.Load()
 	if err != nil {
 		x.lostH2(err, at)
 		return
@@ -87,7 +84,7 @@ func (x *exchange) runH2() {
 		x.finish(at, nil, false)
 		return
 	}
-	x.headersAt.Store(x.rec.Times.Headers)
+	x.tell()
 	x.readH2(resp.Body)
 }
 
@@ -104,11 +101,10 @@ func (x *exchange) readH2(r io.Reader) {
 		at := x.stamp(x.t.clock.Now())
 		if n > 0 {
 			fault := x.body((*b)[:n])
-			x.tokenAt.Store(x.rec.Times.LastToken)
 			if x.ans.done && x.doneAt == record.Never {
 				x.doneAt = at
-				x.complete.Store(at)
 			}
+			x.tell()
 			var wire wireError
 			if errors.As(fault, &wire) {
 				x.ans.fail(record.FailMalformed, "%v", fault)
@@ -158,28 +154,26 @@ func (x *exchange) lostH2(err error, at int64) {
 	x.finish(at, fmt.Errorf("the stream ended in the middle of the answer: %s", reason(err)), false)
 }
 
-// watch ends the exchange at its deadline. It reads only what was stored for it, since the
-// reader owns the record.
-func (x *exchange) watch(sent *atomic.Int64) *time.Timer {
-	x.headersAt.Store(record.Never)
-	x.tokenAt.Store(record.Never)
-	x.complete.Store(record.Never)
+// watch ends the exchange at its deadline. It reads only the progress, since the reader owns
+// the record.
+func (x *exchange) watch() *time.Timer {
+	p := &x.progress
 	w := &x.t.cfg.Timeouts
 	begun := x.t.clock.Now()
 	var timer *time.Timer
 	check := func() {
-		from := sent.Load()
+		from := p.sent.Load()
 		var d int64
 		switch {
 		case from == record.Never:
 			d = begun + int64(w.Connect+time.Second) // the dialer's own limit comes first
-		case x.complete.Load() != record.Never:
-			d = x.complete.Load() + doneGrace
+		case p.complete.Load() != record.Never:
+			d = p.complete.Load() + doneGrace
 		default:
 			d = from + int64(w.Total)
-			if token := x.tokenAt.Load(); token != record.Never {
+			if token := p.token.Load(); token != record.Never {
 				d = min(d, token+int64(w.Stream))
-			} else if x.headersAt.Load() != record.Never {
+			} else if p.headers.Load() != record.Never {
 				d = min(d, from+int64(w.First))
 			} else {
 				d = min(d, from+int64(w.Headers))

@@ -21,13 +21,19 @@ type receiver struct {
 func stampSocket(fd int) { unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) }
 
 func newReceiver(size int) *receiver {
-	r := &receiver{buf: make([]byte, size)}
-	r.iov.Base = &r.buf[0]
-	r.iov.SetLen(len(r.buf))
+	r := &receiver{}
+	r.aim(make([]byte, size))
+	return r
+}
+
+// aim sets the buffer that the next reads fill.
+func (r *receiver) aim(p []byte) {
+	r.buf = p
+	r.iov.Base = &p[0]
+	r.iov.SetLen(len(p))
 	r.msg.Iov = &r.iov
 	r.msg.SetIovlen(1)
 	r.msg.Control = &r.oob[0]
-	return r
 }
 
 // recv reads once without waiting. lag is how long before the call's return the bytes had

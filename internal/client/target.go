@@ -162,8 +162,10 @@ type Target struct {
 	pollers    []*poller
 	nextPoller atomic.Uint64
 
-	health health
-	probe  func(lane int, data []byte, at int64) // sees every event, to calibrate
+	health    health
+	onFirst   func(seq uint64)
+	lastToken atomic.Int64
+	probe     func(lane int, data []byte, at int64) // sees every event, to calibrate
 
 	sink    func(*record.Request)
 	ended   outbox
@@ -269,9 +271,25 @@ func (c *Config) defaults() error {
 // Start gives the target the sink for outcomes.
 func (t *Target) Start(sink func(*record.Request)) {
 	t.sink = sink
+	t.lastToken.Store(record.Never)
 	t.health.begin(t.gone)
 	t.ended.init()
 	go t.ended.run(sink)
+}
+
+// OnFirstToken makes the target tell when the first token of a request arrived.
+func (t *Target) OnFirstToken(f func(seq uint64)) { t.onFirst = f }
+
+// LastToken is when the last token of any request arrived, record.Never before the first.
+func (t *Target) LastToken() int64 { return t.lastToken.Load() }
+
+func (t *Target) tokenAt(at int64) {
+	for {
+		last := t.lastToken.Load()
+		if at <= last || t.lastToken.CompareAndSwap(last, at) {
+			return
+		}
+	}
 }
 
 // Send hands over one request. It does not block.
@@ -287,7 +305,7 @@ func (t *Target) Send(q replay.Request) {
 	if closed {
 		x.rec.Times.End = t.clock.Now()
 		x.rec.Failure = failure(record.FailClient, "the client was closed before the request was sent")
-		t.ended.put(x.rec)
+		go t.sink(x.rec)
 		return
 	}
 	switch {

@@ -455,7 +455,7 @@ func testCancel(t *testing.T, blocking bool) {
 		}
 		r.ReadByte()
 	})
-	long := Timeouts{Connect: 5 * time.Second, Headers: time.Minute, First: time.Minute, Stream: time.Minute, Total: time.Second}
+	long := Timeouts{Connect: 5 * time.Second, Headers: time.Minute, First: time.Minute, Stream: time.Minute, Total: time.Minute}
 	big := BodiesFunc(func(*replay.Request) (Body, error) { return text(bytes.Repeat([]byte("x"), 8<<20)), nil })
 	r := newRig(t, Config{URLs: []string{url}, Bodies: big, Timeouts: long, blocking: blocking})
 	const n = 40

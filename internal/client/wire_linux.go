@@ -165,6 +165,7 @@ func (x *exchange) attach(body Body) (*wire, error) {
 		w.x, w.writing = x, true
 		x.sentAt = x.t.clock.Now()
 		x.rec.Times.Sent = x.sentAt
+		x.progress.sent.Store(x.sentAt)
 		w.mu.Unlock()
 		return w, nil
 	}

@@ -1,0 +1,387 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/h2c"
+
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+)
+
+// stopped is a clock that stands still.
+type stopped int64
+
+func (s stopped) Now() int64 { return int64(s) }
+
+// decode gives the bytes of a connection to an exchange in pieces and returns the record.
+func decode(data []byte, sizes []int) *record.Request {
+	cfg := Config{Endpoint: Chat, Chunks: true}
+	cfg.defaults()
+	t := &Target{cfg: cfg, clock: stopped(5), overflow: overflowTexts, hosts: []*host{{base: "http://test"}},
+		limits: answerLimits{frame: 1 << 20, whole: 1 << 20}}
+	x := newExchange(t, request(1))
+	x.begin()
+	x.written = new(atomic.Bool)
+	x.written.Store(true)
+	x.rec.Times.Sent = 1
+	for i := 0; len(data) > 0 && !x.over; i++ {
+		n := min(max(sizes[i%len(sizes)], 1), len(data))
+		x.take(bytes.Clone(data[:n]), arrival{at: 5, loose: record.Unknown})
+		data = data[n:]
+	}
+	if !x.over {
+		x.lost(io.EOF, 5, false, func() bool { return true })
+	}
+	return x.rec
+}
+
+// FuzzResponse feeds any bytes as an answer: there is one outcome, and how the bytes were
+// split changes nothing of it.
+func FuzzResponse(f *testing.F) {
+	for _, s := range []string{
+		sseHead + chunk(roleOnly) + chunk(token("a")+token("b")) + chunk(usageEvent+doneEvent) + "0\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 44\r\n\r\n" + `{"choices":[{"message":{"content":"a"}}]}   `,
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 500 X\r\n\r\nmaximum context",
+		"HTTP/1.0 200 OK\nContent-Encoding: gzip\n\n\x1f\x8b\x08\x00",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5;x=y\r\ndata:\r\n1\r\n\n\r\n0\r\nA: b\r\n\r\n",
+	} {
+		f.Add([]byte(s), uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64) {
+		whole := decode(data, []int{len(data)})
+		checkTimes(t, whole)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		sizes := make([]int, 6)
+		for i := range sizes {
+			sizes[i] = 1 + rng.IntN(40)
+		}
+		pieces := decode(data, sizes)
+		for _, r := range []*record.Request{whole, pieces} {
+			if r.Failure != nil && r.Failure.Class == record.FailMalformed {
+				r.Failure = &record.Failure{Class: r.Failure.Class} // the text says how far it came
+				r.Times = record.Times{}
+			}
+		}
+		a, _ := json.Marshal(whole)
+		b, _ := json.Marshal(pieces)
+		if !bytes.Equal(a, b) {
+			t.Fatalf("in one read:\n%s\nin pieces of %v:\n%s", a, sizes, b)
+		}
+	})
+}
+
+func gzipped(s string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	for _, part := range strings.SplitAfter(s, "\n\n") {
+		io.WriteString(w, part)
+		w.Flush()
+	}
+	w.Close()
+	return b.Bytes()
+}
+
+// TestGzip decodes a compressed stream as it comes: the first token is known before the
+// rest is there.
+func TestGzip(t *testing.T) {
+	stream := gzipped(token("a") + token("b") + usageEvent + doneEvent)
+	head := "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\n"
+	for name, c := range map[string]struct {
+		body  string
+		class record.Class
+	}{
+		"whole":         {head + fmt.Sprintf("Content-Length: %d\r\n\r\n", len(stream)) + string(stream), ""},
+		"chunked":       {head + "Transfer-Encoding: chunked\r\n\r\n" + chunk(string(stream[:30])) + chunk(string(stream[30:])) + "0\r\n\r\n", ""},
+		"cut":           {head + "\r\n" + string(stream[:len(stream)/3]), record.FailResetAfter},
+		"trailer wrong": {head + "\r\n" + string(stream[:len(stream)-8]) + "xxxxxxxx", record.FailMalformed},
+	} {
+		for _, size := range []int{1, 7, 1 << 20} {
+			r := decode([]byte(c.body), []int{size})
+			switch {
+			case c.class == "" && (r.Failure != nil || r.Frames != 2 || r.OutputTokens != 3):
+				t.Errorf("%s by %d: %+v, %d frames", name, size, r.Failure, r.Frames)
+			case c.class != "" && (r.Failure == nil || r.Failure.Class != c.class):
+				t.Errorf("%s by %d: %+v, want %s", name, size, r.Failure, c.class)
+			}
+		}
+	}
+	cfg := Config{}
+	cfg.defaults()
+	x := newExchange(&Target{cfg: cfg, clock: stopped(5), hosts: []*host{{}}, limits: answerLimits{1 << 20, 1 << 20}}, request(1))
+	x.begin()
+	x.take([]byte(head+"\r\n"), arrival{at: 1})
+	for i := range stream {
+		x.take(stream[i:i+1], arrival{at: int64(i + 2)})
+	}
+	x.lost(io.EOF, int64(len(stream)+2), false, func() bool { return true })
+	if tm := x.rec.Times; x.rec.Failure != nil || tm.FirstToken > tm.LastToken-10 {
+		t.Errorf("tokens of a compressed stream came together: %+v %+v", tm, x.rec.Failure)
+	}
+}
+
+func TestHugeFrame(t *testing.T) {
+	const size = 10 << 20
+	for way, blocking := range ways {
+		url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
+			for {
+				if _, _, err := readRequest(r); err != nil {
+					return
+				}
+				body := token(strings.Repeat("x", size)) + token("b") + doneEvent
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+			}
+		})
+		var said int
+		r := newRig(t, Config{URLs: []string{url}, blocking: blocking, Text: func(_ *record.Request, content, _ []byte) { said = len(content) }, TextEvery: 1,
+			Timeouts: Timeouts{Headers: 10 * time.Second, First: 10 * time.Second, Stream: 10 * time.Second}})
+		if rec := r.do(t, request(1)); rec.Failure != nil || rec.Frames != 2 {
+			t.Errorf("%s: %+v", way, rec.Failure)
+		}
+		if said != size+1 {
+			t.Errorf("%s: %d bytes of text", way, said)
+		}
+	}
+}
+
+// streams is a handler that behaves as the path says.
+func streams(t testing.TB) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body)
+		flush := w.(http.Flusher).Flush
+		say := func(s string) { io.WriteString(w, s); flush() }
+		w.Header().Set("Content-Type", "text/event-stream")
+		switch q.URL.Path {
+		case "/ok":
+			say(roleOnly)
+			time.Sleep(20 * time.Millisecond)
+			say(token("a"))
+			time.Sleep(20 * time.Millisecond)
+			say(token("b") + usageEvent + doneEvent)
+		case "/500":
+			w.WriteHeader(500)
+			say("boom")
+		case "/silent":
+			<-q.Context().Done()
+		case "/stall":
+			say(token("a"))
+			<-q.Context().Done()
+		case "/cut":
+			say(token("a"))
+			panic(http.ErrAbortHandler)
+		}
+	})
+}
+
+// TestProtocols sends over TLS, HTTP/2 and HTTP/2 without TLS.
+func TestProtocols(t *testing.T) {
+	secure := httptest.NewUnstartedServer(streams(t))
+	secure.EnableHTTP2 = true
+	secure.Config.ErrorLog = nil
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	clear := httptest.NewServer(h2c.NewHandler(streams(t), &http2.Server{}))
+	t.Cleanup(clear.Close)
+	roots := x509.NewCertPool()
+	roots.AddCert(secure.Certificate())
+	for _, p := range []struct {
+		protocol Protocol
+		url      string
+	}{{HTTP1, secure.URL}, {HTTP2, secure.URL}, {H2C, clear.URL}, {HTTP1, clear.URL}} {
+		for path, want := range map[string]record.Class{"/ok": "", "/500": record.FailStatus, "/silent": record.FailTimeoutHeaders,
+			"/stall": record.FailTimeoutStream, "/cut": record.FailResetAfter} {
+			t.Run(fmt.Sprintf("%s-%s%s", p.protocol, p.url[:5], strings.ReplaceAll(path, "/", "-")), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, Config{URLs: []string{p.url}, Path: path, Protocol: p.protocol, TLS: &tls.Config{RootCAs: roots}})
+				for seq := range uint64(3) {
+					rec := r.do(t, request(seq+1))
+					got := record.Class("")
+					if rec.Failure != nil {
+						got = rec.Failure.Class
+					}
+					if got != want {
+						t.Errorf("%s %s%s: %+v, want %q", p.protocol, p.url, path, rec.Failure, want)
+					}
+					if want == "" && (rec.OutputTokens != 3 || rec.Times.LastToken-rec.Times.FirstToken < int64(10*time.Millisecond)) {
+						t.Errorf("%s %s: %+v", p.protocol, path, rec)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestCancelH2C(t *testing.T) {
+	clear := httptest.NewServer(h2c.NewHandler(streams(t), &http2.Server{}))
+	t.Cleanup(clear.Close)
+	r := newRig(t, Config{URLs: []string{clear.URL}, Path: "/silent", Protocol: H2C, Timeouts: Timeouts{Headers: time.Minute}})
+	for seq := range uint64(20) {
+		r.Send(request(seq + 1))
+	}
+	time.Sleep(50 * time.Millisecond)
+	r.Cancel()
+	for range 20 {
+		if rec := r.wait(t); rec.Failure == nil || rec.Failure.Class != record.FailCancelled {
+			t.Errorf("cancelled over h2c: %+v", rec.Failure)
+		}
+	}
+}
+
+// TestSpread sends two trees of two conversations to three servers.
+func TestSpread(t *testing.T) {
+	var urls []string
+	for range 3 {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { http.Error(w, "", 500) }))
+		defer s.Close()
+		urls = append(urls, s.URL)
+	}
+	for spread, same := range map[Spread]func(a, b *replay.Request) bool{
+		SpreadTree:         func(a, b *replay.Request) bool { return a.Lane == b.Lane },
+		SpreadConversation: func(a, b *replay.Request) bool { return a.Lane == b.Lane && a.Stream == b.Stream },
+	} {
+		r := newRig(t, Config{URLs: urls, Spread: spread})
+		var sent []replay.Request
+		at := map[uint64]string{}
+		for seq := range uint64(24) {
+			q := request(seq + 1)
+			q.Lane, q.Stream = int(seq%2), int(seq/2%2)
+			sent = append(sent, q)
+			at[q.Seq] = r.do(t, q).URL
+		}
+		used := map[string]bool{}
+		for i := range sent {
+			used[at[sent[i].Seq]] = true
+			for j := range sent {
+				if same(&sent[i], &sent[j]) && at[sent[i].Seq] != at[sent[j].Seq] {
+					t.Errorf("%s: requests %d and %d went to two servers", spread, i, j)
+				}
+			}
+		}
+		if len(used) < 2 {
+			t.Errorf("%s: one server got all", spread)
+		}
+	}
+}
+
+func TestFits(t *testing.T) {
+	for _, c := range []struct {
+		inFlight, urls int
+		files, ports   uint64
+		what           string
+	}{
+		{1000, 1, 20000, 28000, ""},
+		{19936, 1, 20000, 28000, ""},
+		{19937, 1, 20000, 28000, "open files"},
+		{5000, 1, 4096, 28000, "open files"},
+		{50000, 1, 1 << 20, 28000, "local ports"},
+		{50000, 2, 1 << 20, 28000, ""},
+	} {
+		err := fits(c.inFlight, c.urls, c.files, c.ports)
+		many := (*TooMany)(nil)
+		if (err == nil) != (c.what == "") || c.what != "" && (!errors.As(err, &many) || many.What[:5] != c.what[:5]) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if _, err := New(Config{URLs: []string{"http://127.0.0.1:1"}, Bodies: onePrompt, InFlight: 1 << 30}); err == nil {
+		t.Error("a run of a billion requests in flight was not refused")
+	}
+}
+
+func TestRefusedConfigs(t *testing.T) {
+	for name, c := range map[string]Config{
+		"no URL":          {},
+		"no host":         {URLs: []string{"localhost:8000"}},
+		"query":           {URLs: []string{"http://h/?a=b"}},
+		"user":            {URLs: []string{"http://u:p@h/"}},
+		"reserved header": {URLs: []string{"http://h"}, Header: http.Header{"Content-Length": {"1"}}},
+		"bad header":      {URLs: []string{"http://h"}, Header: http.Header{"X-A": {"a\r\nb"}}},
+		"bad name":        {URLs: []string{"http://h"}, Header: http.Header{"X A": {"a"}}},
+		"huge header":     {URLs: []string{"http://h"}, Header: http.Header{"X-A": {strings.Repeat("a", 20<<10)}}},
+		"bad key":         {URLs: []string{"http://h"}, APIKey: "a\nb"},
+		"bad session":     {URLs: []string{"http://h"}, SessionHeaders: []string{"Host"}},
+		"h2 without TLS":  {URLs: []string{"http://h"}, Protocol: HTTP2},
+		"h2c with TLS":    {URLs: []string{"https://h"}, Protocol: H2C},
+		"protocol":        {URLs: []string{"http://h"}, Protocol: "http/3"},
+		"spread":          {URLs: []string{"http://h"}, Spread: "x"},
+		"timeout":         {URLs: []string{"http://h"}, Timeouts: Timeouts{Stream: -1}},
+	} {
+		c.Bodies = onePrompt
+		if _, err := New(c); err == nil {
+			t.Errorf("%s was not refused", name)
+		}
+	}
+}
+
+// TestProgress wants first tokens, the last token and the dump to tell the truth.
+func TestProgress(t *testing.T) {
+	for way, blocking := range ways {
+		t.Run(way, func(t *testing.T) { testProgress(t, blocking) })
+	}
+}
+
+func testProgress(t *testing.T, blocking bool) {
+	url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
+		readRequest(r)
+		if n == 0 {
+			io.WriteString(c, sseHead+chunk(token("a"))+chunk(token("b")))
+		}
+		r.ReadByte()
+	})
+	target, err := New(Config{URLs: []string{url}, Bodies: onePrompt, Timeouts: quick, blocking: blocking})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan *record.Request, 4)
+	target.Start(func(r *record.Request) { done <- r })
+	var mu sync.Mutex
+	firsts := map[uint64]int{}
+	target.OnFirstToken(func(seq uint64) { mu.Lock(); firsts[seq]++; mu.Unlock() })
+	if target.LastToken() != record.Never {
+		t.Error("a token before the first")
+	}
+	target.Send(request(1))
+	time.Sleep(30 * time.Millisecond)
+	target.Send(request(2))
+	time.Sleep(30 * time.Millisecond)
+	var dump bytes.Buffer
+	target.Dump(&dump)
+	if !strings.Contains(dump.String(), "next token") || !strings.Contains(dump.String(), "response head") || !strings.Contains(dump.String(), "2 requests") {
+		t.Errorf("dump:\n%s", dump.String())
+	}
+	if target.LastToken() == record.Never {
+		t.Error("no last token")
+	}
+	mu.Lock()
+	if len(firsts) != 1 || firsts[1] != 1 {
+		t.Errorf("first tokens %v", firsts)
+	}
+	mu.Unlock()
+	target.Close()
+	for range 2 {
+		if r := <-done; r.Failure == nil || r.Failure.Class != record.FailCancelled {
+			t.Errorf("closed: %+v", r.Failure)
+		}
+	}
+	target.Send(request(3))
+	if r := <-done; r.Failure == nil || r.Failure.Class != record.FailClient {
+		t.Errorf("sent after Close: %+v", r.Failure)
+	}
+}
