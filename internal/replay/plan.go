@@ -114,9 +114,9 @@ func (p *plan) saltPositions(si int, salt prompt.Placement) {
 		case k > 0:
 			at = int32(commonPrefix(s.Turns[k-1].Blocks, b, int(at)))
 		default:
-			at = int32(min(s.Turns[0].In/bs, int64(len(b))))
+			at = int32(min(max(s.Turns[0].In, 0)/bs, int64(len(b))))
 			if salt != prompt.FirstTurnSuffix {
-				at = min(at, int32((s.SystemTokens+bs-1)/bs))
+				at = int32(min(int64(at), (max(s.SystemTokens, 0)+bs-1)/bs))
 			}
 		}
 		p.streams[si].turns[k].saltAt = at
@@ -126,8 +126,8 @@ func (p *plan) saltPositions(si int, salt prompt.Placement) {
 // commonPrefix is the number of leading blocks that two prompts share, at most limit.
 func commonPrefix(a, b []uint32, limit int) int {
 	n := min(len(a), len(b), limit)
-	if n == 0 || &a[0] == &b[0] {
-		return n
+	if n <= 0 || &a[0] == &b[0] {
+		return max(n, 0)
 	}
 	for i := range n {
 		if a[i] != b[i] {

@@ -73,6 +73,53 @@ func TestRecordedHour(t *testing.T) {
 	}
 }
 
+// TestRecordedTimesComeBack plays every recorded run from its start with its recorded service
+// times: the root's turns go out when they did, to the nanosecond.
+func TestRecordedTimesComeBack(t *testing.T) {
+	c := loadRecorded(t)
+	o := InferenceX(len(c.Traces), 0)
+	o.NoWarmup, o.StartMin, o.StartMax = true, 0, 0
+	o.SystemIdleCapNs, o.TraceIdleCapNs = 0, 0
+	o.MaxTrees = uint64(len(c.Traces))
+	s, err := NewAgentic(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlapped := map[string]bool{} // roots that had two requests out at once
+	for _, tr := range c.Traces {
+		turns := tr.Streams[0].Turns
+		for k := 1; k < len(turns); k++ {
+			overlapped[tr.ID] = overlapped[tr.ID] || turns[k].StartNs < turns[k-1].EndNs()
+		}
+	}
+	turns, sent := 0, 0
+	for _, tr := range c.Traces {
+		for i := range tr.Streams {
+			turns += len(tr.Streams[i].Turns)
+		}
+	}
+	target := newHeapTarget(func(q *Request) int64 { return q.Trace.Streams[q.Stream].Turns[q.Turn].APINs })
+	if err := RunVirtual(context.Background(), s, target, func(r *record.Request) { sent++ }); err != nil {
+		t.Fatal(err)
+	}
+	if sent != turns {
+		t.Errorf("%d requests sent, the recording has %d", sent, turns)
+	}
+	checked := 0
+	for _, q := range target.sent {
+		want := s.Counts().ProfilingStart + q.Trace.Streams[q.Stream].Turns[q.Turn].StartNs - q.Trace.Streams[0].Turns[0].StartNs
+		if q.Stream == 0 && !overlapped[q.Trace.ID] {
+			checked++
+			if q.Intended != want {
+				t.Fatalf("%s turn %d: meant for %d, recorded at %d", q.Trace.ID, q.Turn, q.Intended, want)
+			}
+		}
+	}
+	if checked < turns/2 {
+		t.Errorf("only %d of %d turns could be compared", checked, turns)
+	}
+}
+
 func BenchmarkRecordedHour64(b *testing.B) {
 	c := loadRecorded(b)
 	b.ReportAllocs()
@@ -89,11 +136,14 @@ func BenchmarkRecordedHour64(b *testing.B) {
 	}
 }
 
-// heapTarget answers every request after its service time and keeps nothing.
+// heapTarget answers every request after its service time.
 type heapTarget struct {
 	service func(q *Request) int64
 	sink    func(*record.Request)
 	h       []*record.Request
+	sent    []Request
+	fail    func(q *Request) *record.Failure
+	now     int64
 }
 
 func newHeapTarget(service func(q *Request) int64) *heapTarget { return &heapTarget{service: service} }
@@ -105,8 +155,12 @@ func (f *heapTarget) less(i, j int) bool {
 }
 
 func (f *heapTarget) Send(q Request) {
+	f.sent = append(f.sent, q)
 	r := NewRecord(&q)
 	r.Times.End = q.Queued + f.service(&q)
+	if f.fail != nil {
+		r.Failure = f.fail(&q)
+	}
 	f.h = append(f.h, r)
 	for i := len(f.h) - 1; i > 0 && f.less(i, (i-1)/2); i = (i - 1) / 2 {
 		f.h[i], f.h[(i-1)/2] = f.h[(i-1)/2], f.h[i]
@@ -121,6 +175,7 @@ func (f *heapTarget) Next() (int64, bool) {
 }
 
 func (f *heapTarget) Advance(t int64) {
+	f.now = t
 	for len(f.h) > 0 && f.h[0].Times.End <= t {
 		r := f.h[0]
 		n := len(f.h) - 1
@@ -146,7 +201,7 @@ func (f *heapTarget) Advance(t int64) {
 
 func (f *heapTarget) Cancel() {
 	for _, r := range f.h {
-		r.Times.End = 0
+		r.Times.End = f.now
 		r.Failure = &record.Failure{Class: record.FailCancelled}
 	}
 }
