@@ -68,6 +68,14 @@ const (
 	largeChunkHBM     = 160e9 // bytes of HBM from which the larger chunk is the default
 )
 
+// Ranks is the number of ranks that hold caches of their own.
+func (c *Config) Ranks() int {
+	if c.Parallel.DPAttn {
+		return max(1, c.Parallel.TP)
+	}
+	return 1
+}
+
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Model == nil || c.GPU == nil:

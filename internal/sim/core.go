@@ -102,10 +102,7 @@ func NewCore(c Config) (*Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := 1
-	if c.Parallel.DPAttn {
-		n = c.Parallel.TP
-	}
+	n := c.Ranks()
 	g := &Core{c: c, model: m, loads: make([]load, n)}
 	for range n {
 		cache := newRadix(c.PageSize, c.DeviceTokens, c.HostTokens, policy)
@@ -120,16 +117,24 @@ func (g *Core) Config() Config { return g.c }
 
 // Refusal says why a task cannot be served at all, nil when it can.
 func (g *Core) Refusal(prompt, maxOut int64) *record.Failure {
-	switch {
-	case prompt < 1 || maxOut < 1:
-		return &record.Failure{Class: record.FailStatus, Status: 400,
-			Detail: fmt.Sprintf("a request of %d prompt tokens and %d output tokens: both must be at least 1", prompt, maxOut)}
-	case prompt+maxOut > g.c.ContextLen:
-		return &record.Failure{Class: record.FailContextOverflow, Status: 400,
-			Detail: fmt.Sprintf("%d prompt tokens and %d output tokens exceed the model's maximum context length of %d tokens", prompt, maxOut, g.c.ContextLen)}
-	case !g.ranks[0].fits(prompt, maxOut):
+	if f := refuse(prompt, maxOut, g.c.ContextLen); f != nil {
+		return f
+	}
+	if !g.ranks[0].fits(prompt, maxOut) {
 		return &record.Failure{Class: record.FailStatus, Status: 400,
 			Detail: fmt.Sprintf("%d prompt tokens and %d output tokens do not fit a pool of %d tokens", prompt, maxOut, g.c.DeviceTokens)}
+	}
+	return nil
+}
+
+func refuse(prompt, maxOut, contextLen int64) *record.Failure {
+	if prompt < 1 || maxOut < 1 {
+		return &record.Failure{Class: record.FailStatus, Status: 400,
+			Detail: fmt.Sprintf("a request of %d prompt tokens and %d output tokens: both must be at least 1", prompt, maxOut)}
+	}
+	if prompt > contextLen-maxOut {
+		return &record.Failure{Class: record.FailContextOverflow, Status: 400,
+			Detail: fmt.Sprintf("%d prompt tokens and %d output tokens exceed the model's maximum context length of %d tokens", prompt, maxOut, contextLen)}
 	}
 	return nil
 }
@@ -217,6 +222,12 @@ func (g *Core) Advance(t int64) []Event {
 func (g *Core) endStep() {
 	g.busy = false
 	for _, r := range g.ranks {
+		r.count.Steps += g.steps
+		if g.decode {
+			r.count.DecodeNs += g.each * g.steps
+		} else {
+			r.count.PrefillNs += g.each
+		}
 		steps := int64(0)
 		if r.step.steps > 0 {
 			steps = g.steps

@@ -40,6 +40,7 @@ type scheduler struct {
 	heads     map[uint64]bool
 	now       int64
 	retracted int64 // requests, since the start
+	count     Stats
 	events    []Event
 }
 
@@ -50,6 +51,8 @@ type plan struct {
 	load    load
 	loaded  int64 // tokens copied from the host meanwhile
 	staged  int64 // tokens copied to the host before it can begin
+	hit     int64 // cached tokens of the requests that begin in it
+	input   int64 // tokens that it prefills
 }
 
 // A piece is a part of a prompt that a step computes.
@@ -192,6 +195,7 @@ func (s *scheduler) spend(a *adder, n int64) {
 func (s *scheduler) put(p *plan, j *job, n int64, last bool) {
 	p.prefill = append(p.prefill, piece{j, n, last})
 	p.load.spans = append(p.load.spans, span{n, j.have})
+	p.input += n
 }
 
 // take makes room for n more tokens of a job.
@@ -257,9 +261,13 @@ func (s *scheduler) admit(p *plan, a *adder, j *job) (ok, more bool) {
 	}
 	if !j.counted {
 		j.counted = true
+		s.count.Queried += j.prompt
+		s.count.QueryHits += device + loaded
+		s.count.QueryHost += loaded
 		j.hits = record.Hits{Device: device, Host: loaded, Storage: 0, Total: device + loaded}
 	}
 	p.loaded += loaded
+	p.hit += device + loaded
 	s.spend(a, n)
 	if last {
 		a.reserved += newTokens + page
@@ -387,14 +395,19 @@ func (s *scheduler) keep(j *job, tokens int64, chunk bool) {
 func (s *scheduler) finish(now, steps int64) {
 	s.now, s.cache.now = now, now
 	p := &s.step
+	if hit, in := p.hit, p.hit+p.input; in > 0 {
+		s.count.LastHitPPM = hit * ppm / in
+	}
 	for _, pc := range p.prefill {
 		j := pc.j
 		j.have += pc.n
+		s.count.PrefillTokens += pc.n
 		if !pc.last {
 			s.keep(j, j.have, true)
 			continue
 		}
 		j.out++
+		s.count.Generated++
 		s.emit(j, 1)
 		if j.out >= j.maxOut {
 			s.end(j)
@@ -407,6 +420,7 @@ func (s *scheduler) finish(now, steps int64) {
 		kept := s.running[:0]
 		for _, j := range s.running {
 			n := j.advance(steps, s.c.AcceptPPM)
+			s.count.Generated += n
 			if s.c.Stream && n > 0 {
 				s.emit(j, n)
 			}
@@ -441,15 +455,29 @@ func (s *scheduler) emit(j *job, n int64) {
 func (s *scheduler) end(j *job) {
 	s.keep(j, j.prompt+j.out-1, false)
 	s.release(j)
+	s.report(j)
+}
+
+// report says that a job is over.
+func (s *scheduler) report(j *job) {
 	s.full = false
 	s.events = append(s.events, j.ended(s.now))
+	s.count.Requests++
+	s.count.OutputTokens += j.out
+	if j.failure != nil {
+		s.count.Failed++
+		return
+	}
+	s.count.PromptTokens += j.prompt
+	s.count.CachedDevice += j.hits.Device
+	s.count.CachedHost += j.hits.Host
+	s.count.CachedStorage += j.hits.Storage
 }
 
 // fail ends a job that holds nothing more.
 func (s *scheduler) fail(j *job, why string) {
 	j.failure = &record.Failure{Class: record.FailStatus, Status: 500, Detail: why}
-	s.full = false
-	s.events = append(s.events, j.ended(s.now))
+	s.report(j)
 }
 
 // giveUp fails the request that can never go on: nothing runs and nothing is on its way that
@@ -505,6 +533,5 @@ func (s *scheduler) cancel(which func(*job) bool) {
 func (s *scheduler) drop(j *job) {
 	s.release(j)
 	j.failure = cancelled()
-	s.full = false
-	s.events = append(s.events, j.ended(s.now))
+	s.report(j)
 }

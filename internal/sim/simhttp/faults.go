@@ -1,0 +1,190 @@
+package simhttp
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Fault is one thing that the server does wrong on request. Faults of requests strike every
+// Every-th request, at most Times times; the others hold as long as they are set.
+type Fault struct {
+	Kind   string   `json:"kind"`
+	Every  int64    `json:"every,omitempty"`  // one request in so many; 0 is every one
+	Times  int64    `json:"times,omitempty"`  // at most so often; 0 is without end
+	After  int64    `json:"after,omitempty"`  // output tokens before it strikes
+	Status int      `json:"status,omitempty"` // of http-error, 500 when 0
+	For    Duration `json:"for,omitempty"`    // of a stall or a slow start, or until a rank dies or an idle connection closes
+
+	seen, struck int64
+	since        time.Time
+}
+
+// Duration is a time.Duration that reads and writes as "1.5s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// FaultKinds are the faults that a server knows, with what they do.
+var FaultKinds = []struct{ Kind, Does string }{
+	{"http-error", "answers with an HTTP error (status, 500 when not given)"},
+	{"context-overflow", "answers 400 as for a prompt that is too long"},
+	{"reset-before", "resets the connection before the first byte of an answer"},
+	{"reset-after", "resets the connection after so many tokens (after)"},
+	{"stall", "sends nothing more after so many tokens (after), for a time (for) or until the client gives up"},
+	{"no-headers", "takes the request and never answers (for)"},
+	{"sse-no-done", "ends a stream without [DONE]"},
+	{"sse-bad-json", "sends a frame that is not JSON after so many tokens (after)"},
+	{"sse-error", "sends an error object inside a 200 stream after so many tokens (after)"},
+	{"sse-truncated", "ends a stream in the middle of a frame after so many tokens (after)"},
+	{"sse-no-tokens", "sends a role frame, no text, and ends cleanly"},
+	{"sse-split", "sends frames in pieces that split characters and lines"},
+	{"sse-merged", "sends several frames in one write"},
+	{"sse-comments", "sends comment lines between frames"},
+	{"sse-crlf", "ends lines with CR LF"},
+	{"sse-empty-choices", "sends frames without choices between the others"},
+	{"usage-missing", "reports no usage"},
+	{"usage-wrong", "reports a tenth more prompt tokens than there are, and more cached tokens than that"},
+	{"idle-close", "closes kept-alive connections that idle for a time (for, 1s when not given)"},
+	{"sticky-cache", "says that a flush cleared the cache and clears nothing"},
+	{"no-load-back", "never loads anything from the host tier"},
+	{"rank-dies", "the engine dies after a time (for): what is in flight is reset, and health fails"},
+	{"slow-start", "answers 503 until a time (for) has passed since it was set"},
+}
+
+// ParseFault reads a fault as the flag gives it: KIND[,every=N][,times=N][,after=TOKENS]
+// [,status=CODE][,for=DURATION].
+func ParseFault(s string) (Fault, error) {
+	parts := strings.Split(s, ",")
+	f := Fault{Kind: parts[0]}
+	for _, p := range parts[1:] {
+		key, value, _ := strings.Cut(p, "=")
+		var err error
+		switch key {
+		case "every":
+			f.Every, err = strconv.ParseInt(value, 10, 64)
+		case "times":
+			f.Times, err = strconv.ParseInt(value, 10, 64)
+		case "after":
+			f.After, err = strconv.ParseInt(value, 10, 64)
+		case "status":
+			f.Status, err = strconv.Atoi(value)
+		case "for":
+			err = f.For.UnmarshalText([]byte(value))
+		default:
+			err = fmt.Errorf("it has no %q: use every, times, after, status or for", key)
+		}
+		if err != nil {
+			return f, fmt.Errorf("fault %q: %w", s, err)
+		}
+	}
+	return f, f.check()
+}
+
+func (f *Fault) check() error {
+	known := slices.ContainsFunc(FaultKinds, func(k struct{ Kind, Does string }) bool { return k.Kind == f.Kind })
+	switch {
+	case !known:
+		return fmt.Errorf("fault %q is unknown: the kinds are %s", f.Kind, strings.Join(faultNames(), ", "))
+	case f.Every < 0 || f.Times < 0 || f.After < 0 || f.For < 0:
+		return fmt.Errorf("fault %s has a negative number", f.Kind)
+	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
+		return fmt.Errorf("fault %s has status %d: an HTTP error lies between 400 and 599", f.Kind, f.Status)
+	}
+	return nil
+}
+
+func faultNames() []string {
+	var names []string
+	for _, k := range FaultKinds {
+		names = append(names, k.Kind)
+	}
+	return names
+}
+
+// faults are those that are set now.
+type faults struct {
+	mu  sync.Mutex
+	set []*Fault
+}
+
+func (f *faults) replace(set []Fault) error {
+	for i := range set {
+		if err := set[i].check(); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.set = nil
+	for _, x := range set {
+		x.since, x.seen, x.struck = time.Now(), 0, 0
+		f.set = append(f.set, &x)
+	}
+	return nil
+}
+
+func (f *faults) list() []Fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := []Fault{}
+	for _, x := range f.set {
+		out = append(out, *x)
+	}
+	return out
+}
+
+// standing returns the fault of a kind that holds without regard to requests.
+func (f *faults) standing(kind string) (Fault, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, x := range f.set {
+		if x.Kind == kind {
+			return *x, true
+		}
+	}
+	return Fault{}, false
+}
+
+// struck is what strikes one request.
+type struck map[string]Fault
+
+// strike counts a request and returns what strikes it.
+func (f *faults) strike() struck {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var s struck
+	for _, x := range f.set {
+		x.seen++
+		if x.Every > 1 && x.seen%x.Every != 0 || x.Times > 0 && x.struck >= x.Times {
+			continue
+		}
+		x.struck++
+		if s == nil {
+			s = struck{}
+		}
+		s[x.Kind] = *x
+	}
+	return s
+}
+
+func (s struck) has(kind string) bool { _, ok := s[kind]; return ok }
+
+// wait is how long a stall lasts: long enough for every client to give up when not said.
+func (f Fault) wait() time.Duration {
+	if f.For > 0 {
+		return time.Duration(f.For)
+	}
+	return time.Hour
+}
