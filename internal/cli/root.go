@@ -50,6 +50,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newCompareCmd(app),
 		newServeCmd(app),
 		newCalibrateCmd(app),
+		newSimCmd(app),
 		newVersionCmd(app),
 		newMatrixCmd(app),
 		newPlanCmd(app),

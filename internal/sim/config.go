@@ -27,9 +27,9 @@ type Config struct {
 	PageSize                 int64  // tokens, 64 when 0
 	WritePolicy              string // "write_back", "write_through" or "write_through_selective"; write_through when empty
 
-	// SchedulePolicy is "lpm" (longest cached prefix first, the default here) or "fcfs"
-	// (SGLang's own default). Under fcfs a queue of agents asks for its prefixes in turn, which
-	// is what LRU bears worst: once the pools are full they serve nothing any more and do not
+	// SchedulePolicy is "fcfs" (first come first served, SGLang's default) or "lpm" (longest
+	// cached prefix first). Under fcfs a queue of agents asks for its prefixes in turn, which is
+	// what LRU bears worst: once the pools are full they serve nothing any more and do not
 	// recover. See docs/simulator.md.
 	SchedulePolicy string
 	// KeepDoubles is write_back of SGLang before pull request 33777 (2026-08): a prefix that
@@ -67,6 +67,16 @@ const (
 	largeChunk        = 16384
 	largeChunkHBM     = 160e9 // bytes of HBM from which the larger chunk is the default
 )
+
+// HostBytes is the host memory that the host pool of one rank pins: whole pages and one more,
+// as SGLang allocates it (pool_host/base.py, 2026-07).
+func HostBytes(c *Config) int64 {
+	if c.HostTokens <= 0 {
+		return 0
+	}
+	page := max(1, c.PageSize)
+	return (c.HostTokens/page + 1) * page * c.KVBytesPerToken
+}
 
 // Ranks is the number of ranks that hold caches of their own.
 func (c *Config) Ranks() int {
@@ -129,7 +139,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("sim: an accepted length of %d ppm does not fit %d draft tokens: it lies between 1 and draft tokens + 1", c.AcceptPPM, c.DraftTokens)
 	}
 	if c.SchedulePolicy == "" {
-		c.SchedulePolicy = "lpm"
+		c.SchedulePolicy = "fcfs"
 	}
 	if c.SchedulePolicy != "lpm" && c.SchedulePolicy != "fcfs" {
 		return c, fmt.Errorf("sim: schedule policy %q is unknown: use lpm or fcfs", c.SchedulePolicy)

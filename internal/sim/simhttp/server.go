@@ -43,7 +43,9 @@ type Options struct {
 	// Version is what the version endpoints tell.
 	Version string
 	Faults  []Fault
-	Log     io.Writer // lines as the engine logs them; nil for none
+	// NodeBytes is the host memory of the node that host pools must fit; 0 is not checked.
+	NodeBytes int64
+	Log       io.Writer // lines as the engine logs them; nil for none
 }
 
 // Server is a simulated engine behind HTTP.

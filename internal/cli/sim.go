@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/sim"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+func newSimCmd(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "sim",
+		Short: "Run the simulated engine, which needs no GPU",
+		Long: `The simulated engine has the scheduler and the cache tiers of a real one and a model of its
+step time; what it generates has no meaning. In virtual time it runs inside 'weir sweep' and
+'weir demo'; 'weir sim serve' puts the same engine behind HTTP.`,
+		Example: `  weir sim serve --model glm-5.2 --gpu b200 --tp 8 --addr 127.0.0.1:30000`,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			return usagef("unknown command %q (see '%s --help')", args[0], cmd.CommandPath())
+		},
+	}
+	cmd.AddCommand(newSimServeCmd(app))
+	return cmd
+}
+
+// simFlags are the flags that describe a simulated engine.
+type simFlags struct {
+	model, gpu, precision, kvDType string
+	tp                             int
+	dpAttn                         bool
+	device, host                   int64
+	hostRatio                      float64
+	page                           int64
+	policy, order, balance         string
+	chunk, running, context        int64
+	accept                         float64
+	drafts                         int64
+	memFraction                    float64
+}
+
+func (f *simFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.model, "model", "glm-5.2", "model of the facts")
+	fl.StringVar(&f.gpu, "gpu", "b200", "GPU of the facts")
+	fl.StringVar(&f.precision, "precision", "", "precision of the weights (the narrowest that the facts know when empty)")
+	fl.StringVar(&f.kvDType, "kv-dtype", "fp8", "type of cached keys and values: fp8 or bf16")
+	fl.IntVar(&f.tp, "tp", 8, "GPUs that share a layer")
+	fl.BoolVar(&f.dpAttn, "dp-attn", false, "attention is data parallel: every rank has its own cache")
+	fl.Int64Var(&f.device, "device-tokens", 0, "device pool of one rank in tokens (planned from the facts when 0)")
+	fl.Int64Var(&f.host, "host-tokens", 0, "host pool of one rank in tokens, 0 for none")
+	fl.Float64Var(&f.hostRatio, "host-ratio", 0, "host pool as a multiple of the device pool, in place of --host-tokens")
+	fl.Int64Var(&f.page, "page-size", 64, "tokens of a page or block")
+	fl.StringVar(&f.policy, "write-policy", "write_through", "write_back, write_through or write_through_selective")
+	fl.StringVar(&f.order, "schedule-policy", "fcfs", "order of the queue: fcfs or lpm")
+	fl.StringVar(&f.balance, "balance", "session", "how ranks with own caches share requests: session or round_robin")
+	fl.Int64Var(&f.chunk, "chunked-prefill-size", 0, "tokens of prefill in a step (the engine's default when 0)")
+	fl.Int64Var(&f.running, "max-running-requests", 0, "requests that run at once (the engine's default when 0)")
+	fl.Int64Var(&f.context, "context-length", 0, "longest context in tokens (the model's when 0)")
+	fl.Float64Var(&f.accept, "accept-length", 0, "tokens that a decode step yields with speculative decoding")
+	fl.Int64Var(&f.drafts, "draft-tokens", 0, "tokens drafted for a step")
+	fl.Float64Var(&f.memFraction, "mem-fraction", 0, "share of HBM for weights and pool, when the pool is planned")
+}
+
+// config makes the simulated engine that the flags describe.
+func (f *simFlags) config() (sim.Config, error) {
+	var c sim.Config
+	m, err := facts.ModelByName(f.model)
+	if err != nil {
+		return c, err
+	}
+	g, err := facts.GPUByName(f.gpu)
+	if err != nil {
+		return c, err
+	}
+	precision := f.precision
+	for _, p := range []string{"fp4", "int4", "fp8", "bf16"} {
+		if _, ok := m.WeightBytes[p]; ok && precision == "" {
+			precision = p
+		}
+	}
+	c = sim.Config{
+		Model: m, GPU: g, Parallel: spec.Parallel{TP: f.tp, PP: 1, EP: 1, DCP: 1, PCP: 1, DPAttn: f.dpAttn},
+		WeightPrecision: precision, KVDType: f.kvDType, DeviceTokens: f.device, HostTokens: f.host, PageSize: f.page,
+		WritePolicy: f.policy, SchedulePolicy: f.order, Balance: f.balance, ChunkedPrefill: f.chunk,
+		MaxRunning: f.running, ContextLen: f.context, DraftTokens: f.drafts, AcceptPPM: int64(f.accept * 1e6),
+	}
+	if f.tp < 1 {
+		return c, fmt.Errorf("--tp is %d: it must be at least 1", f.tp)
+	}
+	p := spec.Point{
+		Model: m.Name, Precision: precision, Framework: "sglang", Runner: g.Name, Scenario: spec.AgenticCoding, Conc: 1,
+		Unified: &c.Parallel, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, GPUsPerNode: max(8, f.tp),
+		Weir: spec.WeirFields{KVDType: f.kvDType, PageSize: f.page, MemFractionPPM: int64(f.memFraction * 1e6)},
+	}
+	if f.drafts > 0 {
+		p.SpecDecoding = "mtp"
+	}
+	v, err := plan.Compute(&p, plan.Options{Model: m})
+	if err != nil {
+		return c, err
+	}
+	r := v.Serving()
+	c.KVBytesPerToken = r.BytesPerToken
+	if c.DeviceTokens == 0 {
+		if c.DeviceTokens = r.Device.Tokens; c.DeviceTokens == 0 {
+			return c, fmt.Errorf("the device pool cannot be planned (%s): give --device-tokens", reason(v))
+		}
+	}
+	if f.hostRatio > 0 {
+		if f.host > 0 {
+			return c, fmt.Errorf("--host-ratio and --host-tokens are both given: give one")
+		}
+		c.HostTokens = int64(float64(c.DeviceTokens) * f.hostRatio)
+	}
+	return c, nil
+}
+
+func reason(v *plan.Verdict) string {
+	for _, f := range v.Findings {
+		return f.Reason
+	}
+	return string(v.Status)
+}
+
+// nanos is a duration flag in nanoseconds.
+func nanos(d time.Duration) int64 { return int64(d) }

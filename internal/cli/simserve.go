@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/sim"
+	"github.com/weirbench/weir/internal/sim/simhttp"
+)
+
+func newSimServeCmd(app *App) *cobra.Command {
+	var f simFlags
+	var o simhttp.Options
+	var addr string
+	var ttft, itl time.Duration
+	var faults []string
+	var cacheReport bool
+	var nodeMemory int64
+	var kinds strings.Builder
+	for _, k := range simhttp.FaultKinds {
+		fmt.Fprintf(&kinds, "  %-18s %s\n", k.Kind, k.Does)
+	}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the simulated engine over HTTP as SGLang or vLLM would",
+		Long: `Serves the simulated engine with the endpoints, usage and metric names of SGLang or vLLM. It
+prints the address when it listens, so that --addr 127.0.0.1:0 can be used in scripts.
+
+With --ttft and --itl every request gets exactly these times, whatever else runs.
+
+Faults (--fault KIND[,every=N][,times=N][,after=TOKENS][,status=CODE][,for=DURATION], and at
+run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
+
+` + kinds.String(),
+		Example: `  weir sim serve --model glm-5.2 --gpu b200 --tp 8 --host-ratio 2 --write-policy write_back
+  weir sim serve --engine vllm --addr 127.0.0.1:8000 --speed 10
+  weir sim serve --ttft 200ms --itl 20ms
+  weir sim serve --fault http-error,status=503,every=10`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.NoCacheReport = !cacheReport
+			o.Log = app.Err
+			o.Version = buildVersion()
+			o.NodeBytes = nodeMemory
+			for _, s := range faults {
+				x, err := simhttp.ParseFault(s)
+				if err != nil {
+					return usage(err)
+				}
+				o.Faults = append(o.Faults, x)
+			}
+			var err error
+			if ttft > 0 || itl > 0 {
+				o.Fixed = &sim.Fixed{TTFT: nanos(ttft), ITL: nanos(itl), ContextLen: f.context}
+				if o.Model == "" {
+					o.Model = f.model
+				}
+			} else if o.Config, err = f.config(); err != nil {
+				return usage(err)
+			}
+			s, err := simhttp.New(o)
+			if err != nil {
+				return usage(err)
+			}
+			if err := s.Boot(); err != nil {
+				return withCode(simhttp.ExitCode(err), err)
+			}
+			l, err := net.Listen("tcp", addr)
+			if err != nil {
+				return err
+			}
+			if app.JSON {
+				err = app.printJSON(map[string]string{"url": "http://" + l.Addr().String(), "model": s.Model()})
+			} else {
+				_, err = fmt.Fprintf(app.Out, "serving %s (simulated) at http://%s\n", s.Model(), l.Addr())
+			}
+			if err != nil {
+				l.Close()
+				return err
+			}
+			return s.Serve(cmd.Context(), l)
+		},
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&addr, "addr", "127.0.0.1:30000", "address to listen on")
+	fl.StringVar(&o.Engine, "engine", "sglang", "whose endpoints and metric names: sglang or vllm")
+	fl.StringVar(&o.Model, "served-model-name", "", "name that clients ask for (--model when empty)")
+	fl.Float64Var(&o.Speed, "speed", 1, "engine time per time: 10 is ten times as fast")
+	fl.DurationVar(&ttft, "ttft", 0, "constant time to first token, in place of the simulation")
+	fl.DurationVar(&itl, "itl", 0, "constant time between tokens, in place of the simulation")
+	fl.Int64Var(&o.Template, "template-tokens", 0, "tokens that the chat template adds to a message")
+	fl.Int64Var(&o.DefaultOut, "default-output", 128, "tokens of an answer when a request does not say")
+	fl.Int64Var(&o.ReasoningPercent, "reasoning-percent", 0, "share of an answer that comes as reasoning")
+	fl.BoolVar(&cacheReport, "cache-report", true, "report cached tokens in usage")
+	fl.Int64Var(&nodeMemory, "node-memory", 0, "host memory of the node in bytes that host pools must fit (0: not checked)")
+	fl.StringArrayVar(&faults, "fault", nil, "a fault, see above; may be given several times")
+	return cmd
+}
