@@ -2,11 +2,13 @@ package prompt
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 
@@ -235,6 +237,38 @@ func TestPrefixIsTheRecordedPrefix(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestConcurrentUse asks one Builder for the same streams from many goroutines: all get the same
+// bytes, which the race detector watches.
+func TestConcurrentUse(t *testing.T) {
+	b := mustBuilder(t, Options{Salt: FirstTurnPrefix})
+	tr := longTrace(40_000, 20)
+	var wg sync.WaitGroup
+	sums := make([][20][sha256.Size]byte, 8)
+	for g := range sums {
+		wg.Go(func() {
+			for i := range 20 {
+				k := (i*7 + g) % 20
+				y, err := b.Chat(Request{Trace: tr, Turn: k, Salt: "[rid:0123456789ab]"})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				h := sha256.New()
+				if n, err := io.Copy(h, y.Open()); err != nil || n != y.Len() {
+					t.Errorf("turn %d: %d bytes of %d, %v", k, n, y.Len(), err)
+				}
+				h.Sum(sums[g][k][:0])
+			}
+		})
+	}
+	wg.Wait()
+	for g := range sums {
+		if sums[g] != sums[0] {
+			t.Errorf("goroutine %d read other bytes", g)
+		}
+	}
 }
 
 func TestBlocks(t *testing.T) {

@@ -66,6 +66,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 			return err
 		}
 		po.Template = l.Template
+		po.Alternate = po.Alternate || l.Alternate
 		raw, err := json.Marshal(l)
 		if err != nil {
 			return err
