@@ -1,17 +1,18 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/spec"
@@ -19,12 +20,14 @@ import (
 
 // planFlags select points and say how to plan them.
 type planFlags struct {
-	masters                       []string
-	runners, factsFile, scenario  string
-	modelConfig, corpusPath       string
-	explain, solve, asRecipe      bool
-	conc                          []int
-	engineGB, poolGiB, workingSet float64
+	masters                      []string
+	runners, factsFile, scenario string
+	modelConfig, corpusPath      string
+	explain, solve, asRecipe     bool
+	conc                         []int
+	engineGB, poolGiB            float64
+	workingSet                   int64
+	upTo                         int
 
 	// A point by hand.
 	runner, framework, image, precision, spec, backend string
@@ -53,7 +56,7 @@ largest that fits and is allowed; --as-recipe takes what the published launch sc
   weir plan -f nvidia-master.yaml -r runners.yaml --solve 'qwen3.5-fp8-b300*'
   weir plan --model-config config.json --runner cluster:b200-dgxc --framework sglang --tp 8 --precision fp8`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(app, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), app, args) },
 	}
 	fs := cmd.Flags()
 	inputFlags(fs, &f.masters, &f.runners)
@@ -64,8 +67,9 @@ largest that fits and is allowed; --as-recipe takes what the published launch sc
 	fs.BoolVar(&f.explain, "explain", false, "print the worked sum in words")
 	fs.BoolVar(&f.solve, "solve", false, "print the largest host tier that fits and is allowed")
 	fs.BoolVar(&f.asRecipe, "as-recipe", false, "size host tiers as the published recipes do")
-	fs.StringVar(&f.corpusPath, "corpus", "", "with --solve: take the working set of a tree from the traces at this `PATH`")
-	fs.Float64Var(&f.workingSet, "working-set", 0, "with --solve: `TOKENS` of one tree")
+	fs.StringVar(&f.corpusPath, "corpus", "", "with --solve: find the largest concurrency that is held, from the traces at this `PATH`")
+	fs.IntVar(&f.upTo, "up-to", 128, "with --corpus: look no higher than this concurrency")
+	fs.Int64Var(&f.workingSet, "working-set", 0, "with --solve: `TOKENS` of one lane, instead of a corpus")
 	fs.Float64Var(&f.engineGB, "engine-gb", -1, "host memory of one engine process beside its pools, `GB`; default: the fact")
 	fs.Float64Var(&f.poolGiB, "device-pool-gib", 0, "size of the device pool of a rank as the engine logged it, `GiB`")
 	f.handFlags(cmd)
@@ -94,7 +98,7 @@ func (f *planFlags) handFlags(cmd *cobra.Command) {
 	fs.Int64Var(&f.budgetGB, "budget-gb", 0, "by hand: host memory that the point may pin on a node, decimal `GB`")
 }
 
-func (f *planFlags) run(app *App, args []string) error {
+func (f *planFlags) run(ctx context.Context, app *App, args []string) error {
 	var keys []string
 	for _, a := range args { // several files may follow one -f
 		if strings.HasSuffix(a, ".yaml") || strings.HasSuffix(a, ".yml") {
@@ -112,7 +116,7 @@ func (f *planFlags) run(app *App, args []string) error {
 		return err
 	}
 	if f.solve {
-		return f.printSolutions(app, pts, opt)
+		return f.printSolutions(ctx, app, pts, opt)
 	}
 	vs, err := verdicts(pts, opt)
 	if err != nil {
@@ -267,35 +271,59 @@ func verdicts(pts []*spec.Point, opt plan.Options) ([]*plan.Verdict, error) {
 }
 
 func printVerdicts(app *App, vs []*plan.Verdict) error {
-	tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "VERDICT\tCONC\tROLE\tDEVICE TOK/RANK\tHOST TOK/RANK\tUNIQUE TOK\tB/TOK\tHOST/RANK\tON NODE\tLIMIT\tALLOWED\t  KEY")
+	rows := [][]string{{"VERDICT", "CONC", "ROLE", "DEVICE TOK/RANK", "HOST TOK/RANK", "UNIQUE TOK", "B/TOK", "HOST/RANK", "ON NODE", "LIMIT", "ALLOWED", "KEY"}}
 	for _, v := range vs {
 		if len(v.Roles) == 0 {
-			fmt.Fprintf(tw, "%s\t%d\t-\t-\t-\t-\t-\t-\t-\t-\t-\t  %s\n", v.Status, v.Conc, v.Key)
+			rows = append(rows, []string{string(v.Status), fmt.Sprint(v.Conc), "-", "-", "-", "-", "-", "-", "-", "-", "-", v.Key})
 		}
 		for _, r := range v.Roles {
-			host, rank, allowed := "-", "-", "-"
-			unique := r.Device.UniqueTokens
+			host, rank, allowed, limit := "-", "-", "-", "unknown"
 			if r.Host != nil {
 				host, rank = fmt.Sprint(r.Host.Tokens), plan.GB(r.Host.Bytes)
-				unique = r.UniqueTokens()
 			}
 			if r.Node.PolicyBytes.N > 0 {
 				allowed = plan.GB(r.Node.PolicyBytes.N)
 			}
-			limit := "unknown"
 			if r.Node.MemoryBytes.N > 0 {
 				limit = plan.GB(r.Node.LimitBytes)
 			}
-			fmt.Fprintf(tw, "%s\t%d\t%s\t%d\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t  %s\n", v.Status, v.Conc, r.Name,
-				r.Device.Tokens, host, int64(r.Workers)*unique, r.BytesPerToken, rank, plan.GB(r.Node.TotalBytes), limit, allowed, v.Key)
+			rows = append(rows, []string{string(v.Status), fmt.Sprint(v.Conc), r.Name, fmt.Sprint(r.Device.Tokens), host,
+				fmt.Sprint(int64(r.Workers) * r.UniqueTokens()), fmt.Sprint(r.BytesPerToken), rank, plan.GB(r.Node.TotalBytes), limit, allowed, v.Key})
 		}
 	}
-	if err := tw.Flush(); err != nil {
+	if err := printMerged(app, rows, 1); err != nil {
 		return err
 	}
 	printReasons(app, vs)
 	return nil
+}
+
+// printMerged prints rows as a table; rows that follow one another and differ in one column only
+// become one, with that column's values in a list.
+func printMerged(app *App, rows [][]string, column int) error {
+	tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', 0)
+	for i := 0; i < len(rows); {
+		row := slices.Clone(rows[i])
+		values := []string{row[column]}
+		k := i + 1
+		for ; i > 0 && k < len(rows); k++ {
+			next := slices.Clone(rows[k])
+			next[column] = row[column]
+			if !slices.Equal(next, row) {
+				break
+			}
+			values = append(values, rows[k][column])
+		}
+		if len(values) > 6 {
+			values = append(values[:2:2], "...", values[len(values)-1])
+		}
+		row[column] = strings.Join(values, ",")
+		if _, err := fmt.Fprintln(tw, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+		i = k
+	}
+	return tw.Flush()
 }
 
 // printReasons prints every finding and warning once with the points that have it.
@@ -355,75 +383,4 @@ func refusal(vs []*plan.Verdict) error {
 		}
 	}
 	return refused(fmt.Errorf("%d of %d points do not pass: %s", len(vs)-count[plan.Fits], len(vs), strings.Join(parts, ", ")))
-}
-
-func (f *planFlags) printSolutions(app *App, pts []*spec.Point, opt plan.Options) error {
-	set := int64(f.workingSet)
-	var err error
-	if f.corpusPath != "" {
-		if set, err = workingSet(f.corpusPath); err != nil {
-			return err
-		}
-	}
-	var vs []*plan.Verdict
-	var sols []plan.Solution
-	for _, p := range pts {
-		v, s, err := plan.Solve(p, opt, set)
-		if err != nil {
-			return usage(err)
-		}
-		vs, sols = append(vs, v), append(sols, s...)
-	}
-	if app.JSON {
-		err = app.printJSON(sols)
-	} else {
-		err = printSolutionTable(app, sols, set)
-	}
-	if err != nil {
-		return err
-	}
-	return refusal(vs)
-}
-
-func printSolutionTable(app *App, sols []plan.Solution, set int64) error {
-	tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', 0)
-	head := "KEY\tCONC\tROLE\tSETTING\tON NODE\tBOUND BY\tDEVICE TOK\tBOTH TIERS TOK"
-	if set > 0 {
-		head += "\tDEVICE HOLDS\tBOTH HOLD"
-	}
-	fmt.Fprintln(tw, head)
-	for _, s := range sols {
-		flag, bytes, bound := "-", "-", "-"
-		if s.Flag != "" {
-			flag, bytes = s.Flag, plan.GB(s.HostBytes)
-		}
-		if s.Bound != "" {
-			bound = s.Bound
-		}
-		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\t%s\t%s\t%d\t%d", s.Key, s.Conc, s.Role, flag, bytes, bound, s.DeviceTokens, s.UniqueTokens)
-		if set > 0 {
-			fmt.Fprintf(tw, "\t%d trees\t%d trees", s.DeviceHold, s.Hold)
-		}
-		fmt.Fprintln(tw)
-	}
-	if err := tw.Flush(); err != nil {
-		return err
-	}
-	if set > 0 {
-		fmt.Fprintf(app.Out, "\na tree is counted with %d tokens: all distinct tokens of a trace, mean over the corpus or as given\n", set)
-	}
-	return nil
-}
-
-// workingSet is the mean number of distinct tokens of a trace.
-func workingSet(path string) (int64, error) {
-	c, err := corpus.Load(path, corpus.LoadOptions{})
-	if err != nil {
-		return 0, usage(err)
-	}
-	d := c.Stats().UniqueTokens
-	if d == nil || d.Mean < 1 {
-		return 0, usagef("%s: its traces record no block identities, so they have no working set; give --working-set", path)
-	}
-	return int64(d.Mean), nil
 }

@@ -44,7 +44,7 @@ type Layers struct {
 	// still store index keys but compute no index.
 	SharedIndex bool  `json:"shared_index,omitempty" yaml:"shared_index"`
 	Window      int64 `json:"window,omitempty" yaml:"window"`     // SWA, DSV4
-	Compress    int64 `json:"compress,omitempty" yaml:"compress"` // DSV4: tokens folded into one entry
+	Compress    int64 `json:"compress,omitempty" yaml:"compress"` // DSV4: tokens folded into one entry, 0 for the window alone
 	// StateBytes is the state of one sequence in one Linear layer over all ranks, bytes.
 	StateBytes int64 `json:"state_bytes,omitempty" yaml:"state_bytes"`
 	ConvBytes  int64 `json:"conv_bytes,omitempty" yaml:"conv_bytes"`

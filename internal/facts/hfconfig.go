@@ -138,6 +138,9 @@ func (c *hfConfig) layers(m *Model, n int64) {
 	case c.raw["linear_attn_config"] != nil:
 		c.kda(m, n, full)
 		return
+	case c.raw["sparse_attention_config"] != nil:
+		c.sparse(m, n, full)
+		return
 	}
 	kinds := c.layerKinds(n)
 	var out []Layers
@@ -155,12 +158,17 @@ func (c *hfConfig) layers(m *Model, n int64) {
 	}
 	window := c.num("sliding_window")
 	freq := c.num("index_topk_freq")
+	var indexers []string
+	c.into("indexer_types", &indexers)
 	unknown := map[string]int{}
 	for i, kind := range kinds {
 		l := full
 		switch kind {
-		case "full_attention", "attention", "global":
-			if l.Kind == DSA && freq > 1 {
+		case "full_attention", "attention", "global", "deepseek_sparse_attention":
+			switch {
+			case l.Kind == DSA && i < len(indexers):
+				l.SharedIndex = indexers[i] == "shared"
+			case l.Kind == DSA && freq > 1:
 				l.SharedIndex = int64(i)%freq != 0
 			}
 		case "sliding_attention", "chunked_attention", "local":
@@ -283,6 +291,39 @@ func (c *hfConfig) kda(m *Model, n int64, full Layers) {
 	}
 }
 
+// sparse reads MiniMax-M3's block-sparse layers: a list says which they are.
+func (c *hfConfig) sparse(m *Model, n int64, full Layers) {
+	var cfg struct {
+		Use  *bool   `json:"use_sparse_attention"`
+		Dim  int64   `json:"sparse_index_dim"`
+		Num  int64   `json:"sparse_num_index_heads"`
+		Freq []int64 `json:"sparse_attention_freq"`
+	}
+	if !c.into("sparse_attention_config", &cfg) {
+		return
+	}
+	var sparse int64
+	for _, f := range cfg.Freq[:min(int64(len(cfg.Freq)), n)] {
+		if f != 0 {
+			sparse++
+		}
+	}
+	if cfg.Use != nil && !*cfg.Use {
+		sparse = 0
+	} else if sparse == 0 || cfg.Dim <= 0 || cfg.Dim > 1<<20 {
+		m.Unknown["layers"] = "sparse_attention_config names no sparse_attention_freq and sparse_index_dim"
+		sparse = 0
+	}
+	if full.Count = n - sparse; full.Count > 0 {
+		m.Layers = append(m.Layers, full)
+	}
+	if sparse > 0 {
+		l := full
+		l.Kind, l.Count, l.IndexDim, l.IndexHeads = Sparse, sparse, cfg.Dim, cfg.Num
+		m.Layers = append(m.Layers, l)
+	}
+}
+
 // compressed reads DeepSeek-V4's list of compression ratios, one for each layer.
 func (c *hfConfig) compressed(m *Model, n int64) {
 	var ratios []int64
@@ -295,7 +336,7 @@ func (c *hfConfig) compressed(m *Model, n int64) {
 	}
 	base := Layers{Kind: DSV4, KVHeads: 1, HeadDim: c.num("head_dim"), RopeDim: c.num("qk_rope_head_dim"), Window: c.num("sliding_window")}
 	var odd []string
-	for _, r := range []int64{4, 128} {
+	for _, r := range []int64{0, 4, 128} { // 0: the window alone
 		if counts[r] > 0 {
 			l := base
 			l.Count, l.Compress = counts[r], r
@@ -314,7 +355,7 @@ func (c *hfConfig) compressed(m *Model, n int64) {
 		m.Unknown["layers"] = "compression that is not understood: " + strings.Join(odd, ", ")
 	}
 	if len(m.Layers) == 0 {
-		c.errs = append(c.errs, errors.New("compress_ratios names no ratio of 4 or 128"))
+		c.errs = append(c.errs, errors.New("compress_ratios names no ratio of 0, 4 or 128"))
 	}
 }
 
@@ -332,12 +373,30 @@ func (c *hfConfig) experts(m *Model, n int64) {
 	if c.into("mlp_only_layers", &dense) {
 		m.MoE.Layers -= int64(len(dense))
 	}
+	var kinds []string
+	if c.into("mlp_layer_types", &kinds) && len(kinds) > 0 {
+		m.MoE.Layers = 0
+		for _, k := range kinds {
+			if k == "sparse" {
+				m.MoE.Layers++
+			}
+		}
+	}
+	var freq []int64
+	if v := c.raw["moe_layer_freq"]; len(v) > 0 && v[0] == '[' && c.into("moe_layer_freq", &freq) {
+		m.MoE.Layers = 0
+		for _, f := range freq {
+			if f != 0 {
+				m.MoE.Layers++
+			}
+		}
+	}
 	m.MoE.Layers = max(0, m.MoE.Layers)
 }
 
 // harmless are keys that speak of attention and do not change what is cached.
 var harmless = []string{"attention_bias", "attention_dropout", "attn_implementation", "_attn_implementation", "attn_output_gate",
-	"use_sliding_window", "max_window_layers", "index_topk_pattern", "index_topk", "index_n_heads", "attn_temperature", "attn_logit_softcapping",
+	"use_sliding_window", "max_window_layers", "index_topk_pattern", "index_topk", "index_n_heads", "index_share_for_mtp_iteration", "attn_res_block_size", "latent_moe_use_norm", "attention_output_gate", "num_attention_heads", "compress_rope_theta", "attn_temperature", "attn_logit_softcapping",
 	"attn_factor", "attn_scale", "query_pre_attn_scalar", "use_qk_norm", "sliding_window", "swa_rope_theta", "use_attention_sinks", "attention_out_bias",
 	"indexer_rope_interleave", "index_skip_topk_offset", "mamba_ssm_dtype", "initializer_range", "attention_chunk_size"}
 

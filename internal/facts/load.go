@@ -154,7 +154,7 @@ func (l *Layers) check() error {
 	case DSA:
 		return need(l.LoraRank > 0 && l.IndexDim > 0, "lora_rank and index_dim")
 	case DSV4:
-		return need(l.HeadDim > 0 && l.Compress > 0, "head_dim and compress")
+		return need(l.HeadDim > 0 && l.Window > 0 && (l.Compress == 0 || l.Compress == 4 || l.Compress == 128), "head_dim, window and compress 0 (window alone), 4 or 128")
 	case Linear:
 		return need(l.StateBytes > 0, "state_bytes")
 	}

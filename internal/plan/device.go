@@ -152,9 +152,12 @@ func (b *bench) takeState(r *Role, st settings) bool {
 		_, ring := b.rings()
 		var c128 int64
 		for _, l := range b.model.Layers {
-			if l.Kind == facts.DSV4 && l.Compress != 4 {
+			if l.Kind == facts.DSV4 && l.Compress == 128 {
 				c128 += ceilDiv(l.Count, r.PP)
 			}
+		}
+		if c128 == 0 {
+			return true
 		}
 		entries := ceilDiv(st.seqs*ring+ring+1, 128) * 128
 		d.StateBytesPerSeq, d.StateSlots, d.stateFormula = dsv4C128State*c128, entries,

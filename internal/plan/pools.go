@@ -118,7 +118,7 @@ func row(l facts.Layers, sp Spread, kv elem) (bytes int64, text string) {
 // vLLM keeps the same bytes per token (v1/core/kv_cache_utils.py).
 func (b *bench) shapes(sp Spread, st settings) []shape {
 	var kv, swa, idx terms
-	var kvB, swaB, idxB, c4, c128 int64
+	var kvB, swaB, idxB, c4, c128, window int64
 	for _, l := range b.model.Layers {
 		n := ceilDiv(l.Count, sp.PP*st.layerSplit)
 		bytes, text := row(l, sp, st.kv)
@@ -130,10 +130,13 @@ func (b *bench) shapes(sp Spread, st settings) []shape {
 			kvB += bytes * n
 			kv.add(n, "%s", text)
 		case facts.DSV4:
-			if l.Compress == 4 {
+			switch l.Compress {
+			case 4:
 				c4 += n
-			} else {
+			case 128:
 				c128 += n
+			default:
+				window += n
 			}
 		}
 		switch l.Kind {
@@ -155,8 +158,12 @@ func (b *bench) shapes(sp Spread, st settings) []shape {
 	add("kv", kvB, 1, 1, kv.String())
 	add("swa", swaB, st.swaPPM, 1_000_000, swa.String())
 	add("indexer", idxB, 1, 1, idx.String())
-	if c4+c128 > 0 {
-		out = append(out, b.dsv4Shapes(c4, c128, st.swaPPM)...)
+	if c4+c128+window > 0 {
+		for _, s := range b.dsv4Shapes(c4, c128, window, st.swaPPM) {
+			if s.bytes > 0 {
+				out = append(out, s)
+			}
+		}
 	}
 	if d, ok := b.draftShape(sp, st, out); ok {
 		out = append(out, d)
@@ -166,13 +173,13 @@ func (b *bench) shapes(sp Spread, st settings) []shape {
 
 // dsv4Shapes are the pools of DeepSeek-V4's compressed layers. The states are kept per token of
 // the sliding-window pool and only by SGLang; other engines keep window and states per sequence.
-func (b *bench) dsv4Shapes(c4, c128, swaPPM int64) []shape {
+func (b *bench) dsv4Shapes(c4, c128, window, swaPPM int64) []shape {
 	ring, _ := b.rings()
 	all := []shape{
 		{name: "c4", bytes: dsv4Row * c4, num: 1, den: 4, formula: fmt.Sprintf("%d B x %d layers, one slot for 4 tokens", dsv4Row, c4)},
 		{name: "c4-indexer", bytes: dsv4Index * c4, num: 1, den: 4, formula: fmt.Sprintf("%d B x %d layers, one slot for 4 tokens", dsv4Index, c4)},
 		{name: "c128", bytes: dsv4Row * c128, num: 1, den: 128, formula: fmt.Sprintf("%d B x %d layers, one slot for 128 tokens", dsv4Row, c128)},
-		{name: "swa", bytes: dsv4Row * (c4 + c128), num: swaPPM, den: 1_000_000, formula: fmt.Sprintf("%d B x %d layers, %s slots for a token", dsv4Row, c4+c128, ppm(swaPPM))},
+		{name: "swa", bytes: dsv4Row * (c4 + c128 + window), num: swaPPM, den: 1_000_000, formula: fmt.Sprintf("%d B x %d layers, %s slots for a token", dsv4Row, c4+c128+window, ppm(swaPPM))},
 		{name: "c4-state", bytes: dsv4State * c4, num: swaPPM * ring, den: 128_000_000, formula: fmt.Sprintf("2 x 2 x 512 x 4 B x %d layers, %d slots for 128 slots of swa", c4, ring)},
 		{name: "c4-indexer-state", bytes: dsv4IndexState * c4, num: swaPPM * ring, den: 128_000_000, formula: fmt.Sprintf("2 x 2 x 128 x 4 B x %d layers, %d slots for 128 slots of swa", c4, ring)},
 	}

@@ -1,6 +1,10 @@
 package plan
 
-import "github.com/weirbench/weir/internal/spec"
+import (
+	"fmt"
+
+	"github.com/weirbench/weir/internal/spec"
+)
 
 // A Solution is the largest host tier of one role that fits and is allowed.
 type Solution struct {
@@ -16,16 +20,30 @@ type Solution struct {
 	HostBytes    int64 `json:"host_bytes"`
 	DeviceTokens int64 `json:"device_tokens"`
 	UniqueTokens int64 `json:"unique_tokens"`
-	// DeviceConc and Conc are how many trees of WorkingSet tokens are held; 0 where no working
-	// set was given.
-	WorkingSet int64 `json:"working_set,omitempty"`
-	DeviceHold int64 `json:"device_holds_trees,omitempty"`
-	Hold       int64 `json:"holds_trees,omitempty"`
+	// HoldsDevice and Holds are the largest concurrency whose working set the device alone and
+	// both tiers hold; nil where no working set was given, a lower bound with AtLeast.
+	HoldsDevice *Holds `json:"device_holds_concurrency,omitempty"`
+	Holds       *Holds `json:"holds_concurrency,omitempty"`
 }
 
-// Solve finds the largest host tier for a point, whatever size the point itself gives, and how
-// many trees of workingSet tokens it then holds.
-func Solve(p *spec.Point, opt Options, workingSet int64) (*Verdict, []Solution, error) {
+// Holds is a concurrency whose working set a pool holds.
+type Holds struct {
+	Conc    int64 `json:"concurrency"`
+	AtLeast bool  `json:"at_least,omitempty"` // nothing above it was looked at
+}
+
+func (h *Holds) String() string {
+	if h == nil {
+		return "-"
+	}
+	if h.AtLeast {
+		return fmt.Sprintf(">= %d", h.Conc)
+	}
+	return fmt.Sprint(h.Conc)
+}
+
+// Solve finds the largest host tier for a point, whatever size the point itself gives.
+func Solve(p *spec.Point, opt Options) (*Verdict, []Solution, error) {
 	q := *p
 	q.Weir.HostBytesPerRank, q.Weir.HostRatioPPM = 0, 0
 	opt.AsRecipe = false
@@ -52,9 +70,6 @@ func Solve(p *spec.Point, opt Options, workingSet int64) (*Verdict, []Solution, 
 			case nd.MemoryBytes.N > 0:
 				s.Bound = "node memory"
 			}
-		}
-		if workingSet > 0 {
-			s.WorkingSet, s.DeviceHold, s.Hold = workingSet, s.DeviceTokens/workingSet, s.UniqueTokens/workingSet
 		}
 		out = append(out, s)
 	}

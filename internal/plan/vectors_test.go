@@ -261,7 +261,7 @@ func TestDeepSeekV4BytesPerToken(t *testing.T) {
 	}{{100_000, 10_994, "none"}, {100_000, 12_914, "mtp"}, {20_000, 6_608, "none"}, {20_000, 6_992, "mtp"}} {
 		b := &bench{p: &spec.Point{SpecDecoding: c.spec}, model: model(t, "deepseek-v4-pro")}
 		var sum int64
-		for _, s := range b.dsv4Shapes(30, 31, c.swaPPM) {
+		for _, s := range b.dsv4Shapes(30, 31, 0, c.swaPPM) {
 			sum += s.scaled()
 		}
 		equal(t, "target at "+ppm(c.swaPPM)+" "+c.spec, (sum+scale/2)/scale, c.want)
