@@ -155,7 +155,7 @@ func TestTicks(t *testing.T) {
 			t.Fatalf("%v to %v: %v", lo, hi, ticks)
 		}
 		l, h := rapid.Float64Range(1e-6, 1e3).Draw(t, "llo"), rapid.Float64Range(1.01, 1e6).Draw(t, "factor")
-		log := logTicks(l, l*h)
+		log := logTicks(l, l*h, 3)
 		if len(log) < 2 || len(log) > 14 || !slices.IsSorted(log) || log[0] > l*1.0002 || log[len(log)-1] < l*h*.9998 {
 			t.Fatalf("log %v to %v: %v", l, l*h, log)
 		}

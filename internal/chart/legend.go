@@ -22,6 +22,7 @@ const (
 	KeyLRU
 	KeyBracket
 	KeyInterval
+	KeyRule
 )
 
 // Legend draws entries in rows that fit the width and returns the picture.
@@ -64,10 +65,17 @@ func Legend(id, title string, width float64, keys []Key) string {
 			d.cross(s.x+12, cy, 4, "mk bad")
 		case KeyTier:
 			d.el("rect", "x", num(s.x+2), "y", num(cy-6), "width", "20", "height", "12", "class", "t-"+k.Tier)
+			if k.Tier == "host" {
+				for x := s.x + 2; x < s.x+20; x += 5 {
+					d.line(x, cy-6, x+5, cy+6, "hatch")
+				}
+			}
 		case KeyCeiling:
 			d.line(s.x, cy, s.x+24, cy, "ceil")
 		case KeyLRU:
 			d.line(s.x, cy, s.x+24, cy, "lru")
+		case KeyRule:
+			d.line(s.x+12, cy-8, s.x+12, cy+8, "hair")
 		case KeyBracket:
 			d.el("path", "class", "bracket", "d", "M"+num(s.x+10)+" "+num(cy-6)+"h-4v12h4M"+num(s.x+14)+" "+num(cy-6)+"h4v12h-4")
 		case KeyInterval:

@@ -154,7 +154,7 @@ func (a *Axis) ticks(lo, hi float64, n int) []float64 {
 	case a.Ticks != nil:
 		return a.Ticks
 	case a.Log:
-		return logTicks(lo, hi)
+		return logTicks(lo, hi, float64(n)/2)
 	default:
 		return linearTicks(lo, hi, n)
 	}
@@ -270,7 +270,7 @@ func (f *frame) drawAxes(d *doc, x, y *Axis, title string, small bool) box {
 	d.line(f.x0, f.y1, f.x1, f.y1, "base")
 	head := 14.0
 	if title != "" {
-		d.text(0, head, "head", "start", title)
+		d.text(0, head, "head", "start", fit(title, 13.9, f.x1))
 		head += 17
 	}
 	class := "axis"
@@ -559,6 +559,17 @@ func place(label string, size, x, y, r float64, in box, taken []box, segs [][4]f
 		{box{x - w/2, y + g, x + w/2, y + g + h}, "middle"},
 		{box{x - g - w, y - h/2, x - g, y + h/2}, "end"},
 		{box{x - g - w, y + 1, x - g, y + 1 + h}, "end"},
+	}
+	for _, c := range cands { // and a little farther out
+		const out = 11
+		dx, dy := 0.0, 0.0
+		if cx := (c.b.x0 + c.b.x1) / 2; math.Abs(cx-x) > 1 {
+			dx = math.Copysign(out, cx-x)
+		}
+		if cy := (c.b.y0 + c.b.y1) / 2; math.Abs(cy-y) > 1 {
+			dy = math.Copysign(out, cy-y)
+		}
+		cands = append(cands, cand{box{c.b.x0 + dx, c.b.y0 + dy, c.b.x1 + dx, c.b.y1 + dy}, c.anchor})
 	}
 	wide := box{in.x0 - 2, in.y0 - 12, in.x1 + 16, in.y1 - 1}
 	free := func(b box, lines bool) bool {

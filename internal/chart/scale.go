@@ -52,11 +52,11 @@ func linearTicks(lo, hi float64, n int) []float64 {
 }
 
 // logTicks are 1, 2 and 5 times powers of ten from at most lo to at least hi; only powers of
-// ten where they span more than three decades.
-func logTicks(lo, hi float64) []float64 {
+// ten where they span more than the given number of decades.
+func logTicks(lo, hi, decades float64) []float64 {
 	var out []float64
 	steps := []float64{1, 2, 5}
-	if math.Log10(hi/lo) > 3 {
+	if math.Log10(hi/lo) > decades {
 		steps = steps[:1]
 	}
 	for e := math.Floor(math.Log10(lo)) - 1; e <= math.Ceil(math.Log10(hi))+1; e++ {

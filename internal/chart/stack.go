@@ -38,12 +38,6 @@ func (s *Stack) SVG() string {
 	d.end("defs")
 	heading := f.drawAxes(&d, &s.X, &s.Y, s.Title, true)
 	below := make([]float64, len(s.At))
-	type room struct {
-		layer *Layer
-		x, y  float64
-		h     float64
-		in    [2]float64 // left and right end of the band
-	}
 	var rooms []room
 	for i := range s.Layers {
 		l := &s.Layers[i]
@@ -57,22 +51,9 @@ func (s *Stack) SVG() string {
 			if l.Hatch {
 				d.el("path", "d", pathOf(pts)+"Z", "fill", "url(#"+s.ID+"-hatch)")
 			}
-			// The name goes into the middle of where the band is about as high as it gets.
-			best := room{layer: l, in: [2]float64{f.sx.At(s.At[run[0]]), f.sx.At(s.At[run[1]])}}
-			for k := run[0]; k <= run[1]; k++ {
-				best.h = math.Max(best.h, f.sy.At(below[k])-f.sy.At(top[k]))
-			}
-			n := 0.0
-			for k := run[0]; k <= run[1]; k++ {
-				if f.sy.At(below[k])-f.sy.At(top[k]) >= .7*best.h {
-					best.x += f.sx.At(s.At[k])
-					best.y += (f.sy.At(below[k]) + f.sy.At(top[k])) / 2
-					n++
-				}
-			}
-			best.x, best.y = best.x/n, best.y/n
-			if best.h >= 17 {
-				rooms = append(rooms, best)
+			if r, ok := s.room(f, run, below, top, textWidth(l.Name, 12.5)); ok {
+				r.layer = l
+				rooms = append(rooms, r)
 			}
 		}
 		for k := range top {
@@ -85,9 +66,7 @@ func (s *Stack) SVG() string {
 	s.line(&d, f, s.Ceiling, "ceil")
 	s.line(&d, f, s.LRU, "lru")
 	for _, r := range rooms {
-		w := textWidth(r.layer.Name, 12.5)
-		x := math.Min(math.Max(r.x, r.in[0]+w/2+4), r.in[1]-w/2-4)
-		d.text(x, r.y+4, "on-"+r.layer.Class, "middle", r.layer.Name)
+		d.text(r.x, r.y+4, "on-"+r.layer.Class, "middle", r.layer.Name)
 	}
 	p := Plot{Rules: s.Rules}
 	p.rules(&d, f, heading)
@@ -107,6 +86,42 @@ func (s *Stack) SVG() string {
 	}
 	d.end("svg")
 	return d.String()
+}
+
+// room is where the name of a layer fits into its band.
+type room struct {
+	layer *Layer
+	x, y  float64
+}
+
+// room finds the place along a band where a text of width w has the most air, if it has any.
+func (s *Stack) room(f *frame, run [2]int, below, top []float64, w float64) (best room, ok bool) {
+	edge := func(v []float64, x float64) float64 {
+		for k := run[0]; k < run[1]; k++ {
+			x0, x1 := f.sx.At(s.At[k]), f.sx.At(s.At[k+1])
+			if x >= x0 && x <= x1 && x1 > x0 {
+				y0, y1 := f.sy.At(v[k]), f.sy.At(v[k+1])
+				return y0 + (y1-y0)*(x-x0)/(x1-x0)
+			}
+		}
+		return math.NaN()
+	}
+	const height = 15.0
+	most := height
+	lo, hi := f.sx.At(s.At[run[0]])+w/2+3, f.sx.At(s.At[run[1]])-w/2-3
+	for i := 0; i <= 40 && hi > lo; i++ {
+		x := lo + (hi-lo)*float64(i)/40
+		ceil, floor := math.Inf(-1), math.Inf(1) // y grows downwards
+		for _, at := range []float64{x - w/2 - 2, x, x + w/2 + 2} {
+			ceil = math.Max(ceil, edge(top, at))
+			floor = math.Min(floor, edge(below, at))
+		}
+		// Of places with about as much air, the one nearest the middle is best.
+		if air := floor - ceil; air > most+.5 || ok && air > most-.5 && math.Abs(x-(lo+hi)/2) < math.Abs(best.x-(lo+hi)/2) {
+			most, best, ok = math.Max(most, air), room{x: x, y: (ceil + floor) / 2}, true
+		}
+	}
+	return best, ok
 }
 
 // tops are the sums of all layers, for the scale.

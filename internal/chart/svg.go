@@ -107,3 +107,15 @@ func textWidth(s string, size float64) float64 {
 	}
 	return float64(w) / 1000 * size
 }
+
+// fit shortens s to a width, with an ellipsis for what is left out.
+func fit(s string, size, width float64) string {
+	if textWidth(s, size) <= width {
+		return s
+	}
+	r := []rune(s)
+	for len(r) > 0 && textWidth(string(r)+"…", size) > width {
+		r = r[:len(r)-1]
+	}
+	return strings.TrimRight(string(r), " ,") + "…"
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/spec"
 )
@@ -30,10 +31,18 @@ func ModelName(p *spec.Point) string {
 	return p.Model
 }
 
-// Hardware is the GPU of a point as its runner names it: "b200-dgxc" runs on b200.
+// Hardware is the GPU of a point: what the facts know for its runner, else the first word of the
+// runner's name ("cluster:b200-dgxc" runs on b200).
 func Hardware(p *spec.Point) string {
-	hw, _, _ := strings.Cut(p.Runner, "-")
-	return hw
+	if g, err := facts.GPUForRunner(p.Runner); err == nil {
+		return g.Name
+	}
+	name := p.Runner
+	if _, rest, ok := strings.Cut(name, ":"); ok {
+		name = rest
+	}
+	name, _, _ = strings.Cut(name, "-")
+	return name
 }
 
 // A Series is one curve: everything that identifies a point but its concurrency.
@@ -46,8 +55,8 @@ type Series struct {
 	Offload   string `json:"offload"` // "none", or mode and backend
 	Spec      string `json:"spec_decoding"`
 	Image     string `json:"image"`
-	// Variant names what else was set: KV type, page size, size and policy of the host pool,
-	// router, context length. Empty where nothing was.
+	// Variant lists what else was set, parted by "; ": KV type, page size, router, context
+	// length, and, beginning with "host ", size and policy of the host pool.
 	Variant   string `json:"variant"`
 	Simulated bool   `json:"simulated"`
 	// Run tells runs apart that are compared with each other, such as sweeps; empty otherwise.
@@ -86,13 +95,13 @@ func variant(p *spec.Point) string {
 	add(w.MemFractionPPM != 0, "memory fraction %s", Significant(float64(w.MemFractionPPM)/1e6, 3))
 	add(w.HostRatioPPM != 0, "host ratio %s", Significant(float64(w.HostRatioPPM)/1e6, 3))
 	add(w.HostBytesPerRank != 0, "host %s GB a rank", Significant(float64(w.HostBytesPerRank)/1e9, 4))
-	add(w.WritePolicy != "", "%s", w.WritePolicy)
+	add(w.WritePolicy != "", "host %s", w.WritePolicy)
 	add(p.Router.Name != "", "router %s %s", p.Router.Name, p.Router.Version)
 	add(p.KVTransfer != "", "transfer %s", p.KVTransfer)
 	add(p.MaxModelLen != 0, "context %d", p.MaxModelLen)
 	add(p.ISL != 0 || p.OSL != 0, "%d/%d tokens", p.ISL, p.OSL)
 	add(w.Recipe != "", "recipe %s", w.Recipe)
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 // Offloaded tells whether the series keeps KV outside the device.

@@ -21,8 +21,10 @@ type groupView struct {
 	Load      string // corpus and window in words
 	Frontier  template.HTML
 	Legend    template.HTML
+	Tiers     template.HTML // legend of the stacks
 	Stacks    []template.HTML
 	Lines     []template.HTML
+	Columns   int // of the small multiples
 	Rows      []row
 	Unplaced  []string
 	Repeats   string // what the intervals are, empty without repeats
@@ -95,42 +97,59 @@ func (l *look) of(s *frontier.Series) chart.Encoding {
 	}
 }
 
-// shortNames are the names of series without what all of them share.
+// shortNames are the names of series without what all of them share. A setting of the host pool
+// is shared when all series with offload have it.
 func shortNames(curves []frontier.Curve) []string {
-	parts := func(s *frontier.Series) []string {
+	type part struct {
+		text string
+		of   string // which curves must have it for it to be shared: "all" or "offload"
+	}
+	parts := make([][]part, len(curves))
+	var offloaded int
+	for i := range curves {
+		s := &curves[i].Series
 		off := "no offload"
 		if s.Offloaded() {
 			off = "offload " + s.Offload
-		}
-		spec := s.Spec
-		if spec == "none" {
-			spec = "no spec. decoding"
+			offloaded++
 		}
 		kind := "measured"
 		if s.Simulated {
 			kind = "simulated"
 		}
-		return []string{strings.ToUpper(s.Hardware), s.Engine, s.Precision, s.Topology, fmt.Sprintf("%d GPUs", s.GPUs), spec, kind, off, s.Variant, image(s.Image), s.Run}
-	}
-	const offload = 7
-	n := len(curves)
-	if n == 0 {
-		return nil
-	}
-	all := make([][]string, n)
-	for i := range curves {
-		all[i] = parts(&curves[i].Series)
-	}
-	out := make([]string, n)
-	for i := range all {
-		var keep []string
-		for k, v := range all[i] {
-			same := true
-			for j := range all {
-				same = same && all[j][k] == v
+		spec := s.Spec
+		if spec == "none" {
+			spec = "no spec. decoding"
+		}
+		for _, t := range []string{strings.ToUpper(s.Hardware), s.Engine, s.Precision, s.Topology, fmt.Sprintf("%d GPUs", s.GPUs), spec, kind, image(s.Image)} {
+			parts[i] = append(parts[i], part{t, "all"})
+		}
+		if len(curves) == 1 {
+			return []string{off}
+		}
+		parts[i] = append(parts[i], part{off, "all"})
+		for _, t := range strings.Split(s.Variant, "; ") {
+			if strings.HasPrefix(t, "host ") {
+				parts[i] = append(parts[i], part{t, "offload"})
+			} else {
+				parts[i] = append(parts[i], part{t, "all"})
 			}
-			if v != "" && !same || k == offload && n == 1 {
-				keep = append(keep, v)
+		}
+		parts[i] = append(parts[i], part{s.Run, "all"})
+	}
+	have := map[part]int{}
+	for i := range parts {
+		for _, p := range parts[i] {
+			have[p]++
+		}
+	}
+	out := make([]string, len(curves))
+	for i := range parts {
+		var keep []string
+		for _, p := range parts[i] {
+			shared := have[p] == len(curves) || p.of == "offload" && have[p] == offloaded
+			if p.text != "" && !shared {
+				keep = append(keep, p.text)
 			}
 		}
 		out[i] = strings.Join(keep, ", ")
@@ -174,7 +193,12 @@ func viewGroup(g frontier.Group, rs []*result.Result, o viewOptions) groupView {
 	l := newLook(curves)
 	names := shortNames(curves)
 	v.frontier(curves, l, names, o)
-	v.multiples(curves, l, names, o)
+	v.multiples(curves, l, names, o, 420)
+	v.Columns = 3
+	if n := len(v.Stacks) + len(v.Lines); n == 4 || n > 6 {
+		v.Columns = 4
+		v.multiples(curves, l, names, o, 328)
+	}
 	v.table(curves, l, names, o)
 	v.fullTable(curves, names)
 	return v
@@ -389,8 +413,9 @@ func percent(v *float64) string {
 	return fmt.Sprintf("%.1f %%", 100**v)
 }
 
-// multiples draws what stands under the chart, all on one concurrency axis.
-func (v *groupView) multiples(curves []frontier.Curve, l *look, names []string, o viewOptions) {
+// multiples draws what stands under the chart, all on one concurrency axis, each width wide.
+func (v *groupView) multiples(curves []frontier.Curve, l *look, names []string, o viewOptions, width float64) {
+	v.Stacks, v.Lines = nil, nil
 	conc := concAxis(curves)
 	if len(conc) < 2 {
 		return
@@ -409,10 +434,11 @@ func (v *groupView) multiples(curves []frontier.Curve, l *look, names []string, 
 		if i >= maxSeries {
 			break
 		}
-		if s := stackOf(&curves[i], orName(names[i], &curves[i]), fmt.Sprintf("%s-hits-%d", o.anchor, i), x, rules[i]); s != "" {
+		if s := stackOf(&curves[i], orName(names[i], &curves[i]), fmt.Sprintf("%s-hits-%d", o.anchor, i), x, rules[i], width); s != "" {
 			v.Stacks = append(v.Stacks, template.HTML(s))
 		}
 	}
+	v.tierLegend(curves, len(all) > 0)
 	zero, one := 0.0, 1.0
 	for _, m := range []struct {
 		id, axis string
@@ -432,7 +458,7 @@ func (v *groupView) multiples(curves []frontier.Curve, l *look, names []string, 
 			y.Min, y.Max = &zero, &one
 			y.Better = 0
 		}
-		p := chart.Plot{ID: o.anchor + "-" + m.id, Title: "", Width: 420, Height: 210, X: x, Y: y, Small: true, Rules: all}
+		p := chart.Plot{ID: o.anchor + "-" + m.id, Title: "", Width: width, Height: 222, X: x, Y: y, Small: true, Rules: all}
 		p.Desc = a.Label + " against concurrency"
 		some := false
 		for i := range curves {
@@ -444,6 +470,36 @@ func (v *groupView) multiples(curves []frontier.Curve, l *look, names []string, 
 			v.Lines = append(v.Lines, template.HTML(p.SVG()))
 		}
 	}
+}
+
+// tierLegend explains the stacks.
+func (v *groupView) tierLegend(curves []frontier.Curve, knee bool) {
+	if len(v.Stacks) == 0 {
+		return
+	}
+	var host, storage, lru bool
+	for i := range curves {
+		for _, r := range allRuns(&curves[i]) {
+			host = host || r.Hits.Host != nil && *r.Hits.Host > 0
+			storage = storage || r.Hits.Storage != nil && *r.Hits.Storage > 0
+			lru = lru || r.Hits.LRUDevice != nil || r.Hits.LRUHost != nil
+		}
+	}
+	keys := []chart.Key{{Text: "found in HBM", Kind: chart.KeyTier, Tier: "device"}}
+	if host {
+		keys = append(keys, chart.Key{Text: "found in host DRAM", Kind: chart.KeyTier, Tier: "host"})
+	}
+	if storage {
+		keys = append(keys, chart.Key{Text: "found in storage", Kind: chart.KeyTier, Tier: "storage"})
+	}
+	keys = append(keys, chart.Key{Text: "ceiling: an infinite cache", Kind: chart.KeyCeiling})
+	if lru {
+		keys = append(keys, chart.Key{Text: "a plain LRU of this size", Kind: chart.KeyLRU})
+	}
+	if knee {
+		keys = append(keys, chart.Key{Text: fmt.Sprintf("knee: hits fall under %.0f %% of the ceiling", 100*frontier.KneeShare), Kind: chart.KeyRule})
+	}
+	v.Tiers = template.HTML(chart.Legend(v.Anchor+"-tiers", "Legend of the hit rates", 860, keys))
 }
 
 // concAxis is the measured concurrencies, thinned to at most eleven ticks.
@@ -500,10 +556,10 @@ func lineOf(c *frontier.Curve, a *frontier.Axis, enc chart.Encoding, name string
 }
 
 // stackOf draws the hit rate of one curve by tier.
-func stackOf(c *frontier.Curve, name, id string, x chart.Axis, rules []chart.Rule) string {
+func stackOf(c *frontier.Curve, name, id string, x chart.Axis, rules []chart.Rule, width float64) string {
 	zero, one := 0.0, 1.0
 	s := chart.Stack{
-		ID: id, Title: "Prefix hit rate by tier: " + name, Width: 420, Height: 236,
+		ID: id, Title: "Prefix hit rate by tier: " + name, Width: width, Height: 222,
 		X: x, Y: chart.Axis{Label: "share of prompt tokens", Percent: true, Better: 1, Min: &zero, Max: &one},
 		Rules: rules,
 	}
