@@ -296,9 +296,49 @@ func TestBlocks(t *testing.T) {
 			}
 		}
 	}
-	// The text of a block is part of what a recorded result means; it must never change.
-	if got, want := string(w.appendBlock(nil, keyOf("trace_0003"), 1, 8, 0)), " terms back gets schema mod powder represented larger"; !strings.HasPrefix(got, want) {
+	if list, first := w.List(); len(list) != 4096 || first != 2304 || w.nBlock != 2048 || w.idLen != 3 {
+		t.Errorf("%d words, %d first, %d of them begin blocks, %d spell one", len(list), first, w.nBlock, w.idLen)
+	}
+}
+
+// TestTextNeverChanges pins the text of blocks, tails and salts. It is part of what a recorded
+// result means: whoever changes it makes all prompts other prompts.
+func TestTextNeverChanges(t *testing.T) {
+	w, h := Default(), sha256.New()
+	for id := range uint32(5000) {
+		h.Write(w.appendBlock(nil, keyOf("trace_0003"), id*7919, 64, 0))
+	}
+	for k := range 100 {
+		h.Write(w.appendTail(nil, newTail(keyOf("trace_0003::sa:a"), k, int64(k)), 0))
+		h.Write([]byte(w.spell(Salt(1, "trace_0003", k, 3))))
+	}
+	if got, want := fmt.Sprintf("%x", h.Sum(nil)[:8]), "136696b3e85febe5"; got != want {
+		t.Errorf("text has the sum %s, want %s", got, want)
+	}
+	if got, want := string(w.appendBlock(nil, keyOf("trace_0003"), 1, 8, 0)), " terms back gets schema mod powder represented larger"; got != want {
 		t.Errorf("block 1 of trace_0003 begins %q, want %q", got, want)
+	}
+}
+
+// TestSaltsPart: two plays of a trace have the same words up to the salt and part there.
+func TestSaltsPart(t *testing.T) {
+	tr := worked()
+	for p, shared := range map[Placement]int{SystemPrefix: 0, SystemSuffix: 192, FirstTurnPrefix: 192, FirstTurnSuffix: 320} {
+		b := mustBuilder(t, Options{Salt: p})
+		var all [2][]string
+		for play := range all {
+			y, err := b.Chat(Request{Trace: tr, Turn: 1, Salt: Salt(1, tr.ID, play, 0)})
+			for _, m := range decode(t, text(t, y, err)).Messages {
+				all[play] = append(all[play], strings.Fields(m.Content)...)
+			}
+		}
+		n := 0
+		for all[0][n] == all[1][n] {
+			n++
+		}
+		if n != shared+1 { // "[rid:" opens the salt
+			t.Errorf("%s: plays share %d words, want %d and the opening of the salt", p, n, shared)
+		}
 	}
 }
 

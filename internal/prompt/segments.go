@@ -58,7 +58,6 @@ type segment struct {
 // A plan holds the last message of every turn of one stream.
 type plan struct {
 	heads []*segment
-	trail int // turns that do not end with a user message
 }
 
 // geometry is what a turn keeps of the turn before it and what it adds.
@@ -168,9 +167,6 @@ func planStream(tr *corpus.Trace, stream int, keep int64, o overhead) (*plan, er
 			head = l.next(head, s.Turns[k-1].Out, caps[k])
 		}
 		p.heads[k] = head
-		if head.role != User {
-			p.trail++
-		}
 	}
 	return p, nil
 }

@@ -368,7 +368,7 @@ func flat(tb testing.TB) []*corpus.Trace {
 
 func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 	b := mustBuilder(t, Options{})
-	turns, naive, adjacent := 0, 0, 0
+	turns, naive, adjacent, trailing := 0, 0, 0, 0
 	for i, tr := range recorded(t) {
 		for s := range tr.Streams {
 			for k, turn := range tr.Streams[s].Turns {
@@ -385,6 +385,9 @@ func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 				if row {
 					adjacent++
 				}
+				if segs[len(segs)-1].Role != User {
+					trailing++
+				}
 				if sum != turn.In {
 					t.Fatalf("%s turn %d: segments sum to %d, recorded %d", tr.Streams[s].ID, k, sum, turn.In)
 				}
@@ -396,7 +399,7 @@ func TestRecordedTracesSumAndEqualNaive(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d turns sum to their recorded count; %d streams compared with the naive conversation; %d prompts have messages of one role in a row", turns, naive, adjacent)
+	t.Logf("%d turns sum to their recorded count; %d streams compared with the naive conversation; %d prompts have messages of one role in a row, %d do not end with the user", turns, naive, adjacent, trailing)
 }
 
 var _ io.WriterTo = (*Reader)(nil)
