@@ -1,7 +1,7 @@
 // Command tokens writes the prompts of recorded traces for check.py, which counts them with the
 // models' own tokenizers.
 //
-//	tokens words                      the embedded word list, as JSON
+//	tokens words [TOKENIZER]          the embedded word list or that of a tokenizer file, as JSON
 //	tokens probes                     the bodies that Learn asks a server to count
 //	tokens prompts CORPUS N [COUNTS]  the prompts of the first N traces, one JSON object a
 //	                                  line; COUNTS holds what was counted for the probes, a
@@ -39,9 +39,19 @@ func run(out *bufio.Writer, args []string) error {
 		return err
 	}
 	switch {
-	case len(args) == 1 && args[0] == "words":
-		words, first := prompt.Default().List()
-		return enc.Encode(map[string]any{"words": words, "first": first})
+	case len(args) >= 1 && args[0] == "words":
+		w := prompt.Default()
+		if len(args) > 1 {
+			data, err := os.ReadFile(args[1])
+			if err != nil {
+				return err
+			}
+			if w, err = prompt.FromTokenizer(args[1], data); err != nil {
+				return err
+			}
+		}
+		words, first := w.List()
+		return enc.Encode(map[string]any{"words": words, "first": first, "ids": w.IDs()})
 	case len(args) == 1 && args[0] == "probes":
 		for _, p := range b.Probes(prompt.EndpointChat) {
 			y, err := b.Probe(prompt.EndpointChat, p, 1)
