@@ -8,8 +8,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -541,6 +543,55 @@ func TestResend(t *testing.T) {
 	}
 }
 
+// A closingClock acts when a function asks it for the time once more.
+type closingClock struct {
+	*Monotonic
+	in   string
+	left atomic.Int32
+	act  func()
+}
+
+func (c *closingClock) Now() int64 {
+	if c.left.Load() > 0 {
+		pc, _, _, _ := runtime.Caller(1)
+		if strings.HasSuffix(runtime.FuncForPC(pc).Name(), c.in) && c.left.Add(-1) == 0 {
+			c.act()
+		}
+	}
+	return c.Monotonic.Now()
+}
+
+// TestResendOnce closes an idle connection between its being chosen and the first byte being
+// written: the request goes out again on a new one, and says so.
+func TestResendOnce(t *testing.T) {
+	for way, blocking := range ways {
+		t.Run(way, func(t *testing.T) {
+			hangUp, hungUp := make(chan struct{}), make(chan struct{})
+			url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
+				readRequest(r)
+				io.WriteString(c, sseHead+chunk(token("a"))+chunk(doneEvent)+"0\r\n\r\n")
+				if n == 0 {
+					<-hangUp
+					c.Close()
+					close(hungUp)
+					return
+				}
+				r.ReadByte()
+			})
+			clock := &closingClock{Monotonic: NewClock(), in: map[bool]string{false: "attach", true: "on"}[blocking]}
+			clock.act = func() { close(hangUp); <-hungUp; time.Sleep(10 * time.Millisecond) }
+			r := newRig(t, Config{URLs: []string{url}, blocking: blocking, Clock: clock})
+			if rec := r.do(t, request(1)); rec.Failure != nil || rec.Resent {
+				t.Fatal(rec.Failure)
+			}
+			clock.left.Store(map[bool]int32{false: 3, true: 1}[blocking])
+			if rec := r.do(t, request(2)); rec.Failure != nil || !rec.Resent {
+				t.Errorf("%+v resent %v", rec.Failure, rec.Resent)
+			}
+		})
+	}
+}
+
 // TestIdleClose has a server that closes idle connections: nothing fails.
 func TestIdleClose(t *testing.T) {
 	for way, blocking := range ways {
@@ -552,7 +603,7 @@ func TestIdleClose(t *testing.T) {
 			})
 			r := newRig(t, Config{URLs: []string{url}, blocking: blocking})
 			for seq := range uint64(4) {
-				if rec := r.do(t, request(seq+1)); rec.Failure != nil || rec.Resent {
+				if rec := r.do(t, request(seq+1)); rec.Failure != nil {
 					t.Errorf("%+v resent %v", rec.Failure, rec.Resent)
 				}
 				time.Sleep(50 * time.Millisecond)
