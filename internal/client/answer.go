@@ -47,6 +47,7 @@ type answer struct {
 	shared   int64                                 // content frames that shared their read with an earlier one
 	lastRead int64                                 // instant of the last read with a content frame
 	frames   int64                                 // content frames
+	bytes    int64                                 // of their text
 	textLen  int                                   // SGLang's generate: length of the text so far
 	ids      int                                   // and of the ids
 	outSoFar int64                                 // output tokens that usage frames have reported so far
@@ -209,6 +210,7 @@ func (a *answer) grown() {
 	} else {
 		f.visible = f.textLen != a.textLen && f.textLen > 0 || f.ids != a.ids && f.ids > 0
 	}
+	f.bytes = 0 // whether the text so far stands in it once more cannot be told by its length
 	if a.keep {
 		cumulative := f.textLen >= a.textLen && bytes.HasPrefix(f.content, a.text)
 		if cumulative {
@@ -231,6 +233,7 @@ func (a *answer) token() {
 	}
 	t.LastToken = a.at
 	a.frames++
+	a.bytes += a.frame.bytes
 	if a.lastRead == a.at {
 		a.shared++
 	}
@@ -353,5 +356,5 @@ func (a *answer) seal() {
 	r.ReasoningTokens = a.use.reasoning.value()
 	r.Hits = a.use.hits()
 	r.Failure = a.failure
-	r.Frames = a.frames
+	r.Frames, r.TextBytes = a.frames, a.bytes
 }

@@ -16,7 +16,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,8 +39,6 @@ func decode(data []byte, sizes []int) *record.Request {
 		limits: answerLimits{frame: 1 << 20, whole: 1 << 20}}
 	x := newExchange(t, request(1))
 	x.begin()
-	x.written = new(atomic.Bool)
-	x.written.Store(true)
 	x.rec.Times.Sent = 1
 	for i := 0; len(data) > 0 && !x.over; i++ {
 		n := min(max(sizes[i%len(sizes)], 1), len(data))
@@ -151,14 +148,15 @@ func TestHugeFrame(t *testing.T) {
 			}
 		})
 		var said int
-		r := newRig(t, Config{URLs: []string{url}, blocking: blocking, Text: func(_ *record.Request, content, _ []byte) { said = len(content) }, TextEvery: 1,
+		r := newRig(t, Config{URLs: []string{url}, blocking: blocking, Count: func(content, _ []byte) int64 { said = len(content); return 7 }, CountEvery: 1,
 			Timeouts: Timeouts{Headers: 10 * time.Second, First: 10 * time.Second, Stream: 10 * time.Second}})
-		if rec := r.do(t, request(1)); rec.Failure != nil || rec.Frames != 2 {
-			t.Errorf("%s: %+v", way, rec.Failure)
+		if rec := r.do(t, request(1)); rec.Failure != nil || rec.Frames != 2 || rec.LocalOutput == nil || *rec.LocalOutput != 7 || rec.TextBytes != size+1 {
+			t.Errorf("%s: %+v", way, rec)
 		}
 		if said != size+1 {
 			t.Errorf("%s: %d bytes of text", way, said)
 		}
+
 	}
 }
 

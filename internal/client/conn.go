@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,13 +20,12 @@ type conn struct {
 	net.Conn
 	tcp    *net.TCPConn
 	reused bool
-	since  int64 // when it became idle
-	keep   int64 // nanoseconds that it may be idle
-	base   uint64
+	since  int64  // when it became idle
+	keep   int64  // nanoseconds that it may be idle
+	base   uint64 // bytes acknowledged when the exchange began
+	whole  bool   // the whole request is with the kernel; the writer's until it has ended
 	// stamp is when the bytes that were read last had come, nil where nobody knows.
 	stamp func() int64
-	// written says that the whole request is with the kernel.
-	written atomic.Bool
 }
 
 // idleConns are the connections of a host that wait for a request, the last used on top.
@@ -146,10 +144,8 @@ func (x *exchange) run() {
 // on makes one attempt over a connection and tells whether another one is due.
 func (x *exchange) on(c *conn, body Body) (again bool) {
 	x.begin()
-	c.written.Store(false)
-	x.written = &c.written
 	cut := func() { c.SetDeadline(time.Unix(1, 0)) }
-	c.base = acked(c.tcp)
+	c.base, c.whole = acked(c.tcp), false
 	x.rec.Times.Sent = x.t.clock.Now()
 	x.progress.sent.Store(x.rec.Times.Sent)
 	x.cut.Store(&cut)
@@ -169,7 +165,10 @@ func (x *exchange) on(c *conn, body Body) (again bool) {
 	again = x.read(c)
 	x.cut.Store(nil)
 	if x.reusable {
+		c.SetWriteDeadline(time.Now().Add(lateWriter))
 		<-writer
+	}
+	if x.reusable && c.whole {
 		c.SetDeadline(time.Time{})
 		if k := x.http.head.keepAlive; k > 0 {
 			c.keep = min(c.keep, k*int64(time.Second)-int64(time.Second)/2)
@@ -232,9 +231,7 @@ func (x *exchange) write(c *conn, body Body) {
 	defer buffers.Put(b)
 	err := x.produce(body, *b, func(p []byte, last bool) error {
 		_, err := c.Write(p)
-		if err == nil && last {
-			c.written.Store(true)
-		}
+		c.whole = err == nil && last
 		return err
 	})
 	if fault := (*bodyFault)(nil); errors.As(err, &fault) {

@@ -15,6 +15,10 @@ import (
 // doneGrace is how long the end of a body is waited for after the stream said [DONE].
 const doneGrace = int64(2 * time.Second)
 
+// lateWriter is how long a writer may take to notice that its request was answered before a
+// connection is given up that the server did not read to the end.
+const lateWriter = time.Second
+
 // An exchange is one request on its way: at most two attempts, one outcome.
 //
 // The goroutine that sends and the one that reads share it in a fixed order: everything is
@@ -29,12 +33,11 @@ type exchange struct {
 	http     http1
 	ans      answer
 	inflate  *inflater
-	begun    bool         // a byte of the answer came
-	over     bool         // the outcome stands
-	reusable bool         // the connection can be used again
-	doneAt   int64        // when the stream said [DONE], Never before
-	lastAt   int64        // instant of the last read
-	written  *atomic.Bool // of the connection: the whole request is with the kernel
+	begun    bool  // a byte of the answer came
+	over     bool  // the outcome stands
+	reusable bool  // the connection can be used again
+	doneAt   int64 // when the stream said [DONE], Never before
+	lastAt   int64 // instant of the last read
 	made     Body
 	wire     atomic.Pointer[wire] // where a poller reads
 
@@ -104,7 +107,7 @@ func (x *exchange) begin() {
 	x.http.reset()
 	x.closeInflater()
 	x.ans = answer{rec: x.rec, endpoint: x.t.cfg.Endpoint, limits: x.t.limits, overflow: x.t.overflow,
-		chunks: x.t.cfg.Chunks, doubt: record.Doubt{Sent: record.Unknown, First: record.Unknown, Last: record.Unknown}, probe: x.t.probe, keep: x.t.cfg.Text != nil && x.q.Seq%max(x.t.cfg.TextEvery, 1) == 0}
+		chunks: x.t.cfg.Chunks, doubt: record.Doubt{Sent: record.Unknown, First: record.Unknown, Last: record.Unknown}, probe: x.t.probe, keep: x.t.cfg.Count != nil && x.q.Seq%max(x.t.cfg.CountEvery, 1) == 0}
 	x.begun, x.reusable = false, false
 	x.sendTook.Store(record.Unknown)
 }
@@ -133,7 +136,7 @@ func (x *exchange) take(p []byte, in arrival) bool {
 		}
 		x.finish(at, nil, false)
 	case x.http.state == http1Done:
-		x.reusable = n == len(p) && !x.http.head.close && x.written.Load()
+		x.reusable = n == len(p) && !x.http.head.close
 		x.finish(at, nil, true)
 	case x.ans.excerptFull():
 		x.finish(at, nil, true)
@@ -284,7 +287,10 @@ func (x *exchange) finish(at int64, cut error, declared bool) {
 	x.ans.settle(record.Unknown, false)
 	x.sealDoubt()
 	if x.ans.keep && x.ans.failure == nil {
-		x.t.text(x)
+		x.t.countMu.Lock()
+		n := x.t.cfg.Count(x.ans.text, x.ans.thoughts)
+		x.t.countMu.Unlock()
+		x.rec.LocalOutput = &n
 	}
 }
 

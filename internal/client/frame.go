@@ -18,7 +18,8 @@ type frame struct {
 	// that a frame has a token when one of these grew.
 	textLen, ids int
 
-	keep                bool // collect what was said
+	bytes               int64 // of text, as written
+	keep                bool  // collect what was said
 	content, reasonings []byte
 }
 
@@ -28,7 +29,7 @@ func (f *frame) reset(keep bool) {
 
 // forget drops what was said so far: a key that occurs twice counts as it stands last.
 func (f *frame) forget() {
-	f.reasoning, f.visible = false, false
+	f.reasoning, f.visible, f.bytes = false, false, 0
 	f.content, f.reasonings = f.content[:0], f.reasonings[:0]
 }
 
@@ -37,6 +38,7 @@ func (f *frame) say(raw []byte) {
 		return
 	}
 	f.visible = true
+	f.bytes += int64(len(raw))
 	if f.keep {
 		f.content = appendUnescaped(f.content, raw)
 	}
@@ -47,6 +49,7 @@ func (f *frame) think(raw []byte) {
 		return
 	}
 	f.reasoning = true
+	f.bytes += int64(len(raw))
 	if f.keep {
 		f.reasonings = appendUnescaped(f.reasonings, raw)
 	}

@@ -130,10 +130,10 @@ type Config struct {
 	// those that are built in.
 	OverflowTexts []string
 
-	// Text, when set, gets what a finished request said, for a local count of its tokens.
-	// It is called for every TextEvery-th request (by Seq), never at the same time twice.
-	Text      func(r *record.Request, content, reasoning []byte)
-	TextEvery uint64
+	// Count, when set, counts the tokens of what a request said, to check the server's usage:
+	// for every CountEvery-th request (by Seq), never two at the same time.
+	Count      func(content, reasoning []byte) int64
+	CountEvery uint64
 
 	blocking bool // a goroutine a connection where a poller could read, to measure against
 }
@@ -174,7 +174,7 @@ type Target struct {
 	closed  bool
 	stopped chan struct{} // the last request ended after Close
 	gone    chan struct{} // everything ended
-	textMu  sync.Mutex
+	countMu sync.Mutex
 }
 
 // New checks a configuration, raises the file limit and returns a target. It refuses a
@@ -365,13 +365,6 @@ func (t *Target) InFlight() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.flying)
-}
-
-// text gives the text of a request to whoever counts its tokens.
-func (t *Target) text(x *exchange) {
-	t.textMu.Lock()
-	defer t.textMu.Unlock()
-	t.cfg.Text(x.rec, x.ans.text, x.ans.thoughts)
 }
 
 // finished delivers the outcome of an exchange.

@@ -30,12 +30,11 @@ type wire struct {
 	dead     bool // shut down: no exchange may use it
 	writing  bool // a goroutine is inside a write: the descriptor must stay
 	closed   bool
-	since    int64       // when it became idle
-	acked    uint64      // bytes acknowledged when the exchange began
-	full     bool        // the last read filled the buffer: what follows may be older than it seems
-	hup      bool        // the server ended its side: read until the end is seen
-	pending  bool        // goes back among the idle once its writer has left
-	written  atomic.Bool // the whole request is with the kernel
+	since    int64  // when it became idle
+	acked    uint64 // bytes acknowledged when the exchange began
+	full     bool   // the last read filled the buffer: what follows may be older than it seems
+	hup      bool   // the server ended its side: read until the end is seen
+	pending  bool   // goes back among the idle once its writer has left
 	waiting  atomic.Bool
 	writable chan struct{}
 }
@@ -85,6 +84,7 @@ func (x *exchange) sendWire(body Body) {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
 	var w *wire
+	whole := false
 	err := x.produce(body, *b, func(p []byte, last bool) (err error) {
 		if w == nil {
 			if w, err = x.attach(body); err != nil {
@@ -95,9 +95,7 @@ func (x *exchange) sendWire(body Body) {
 		if x.sendTook.Load() == record.Unknown {
 			x.sendTook.Store(x.t.clock.Now() - x.sentAt)
 		}
-		if err == nil && last {
-			w.written.Store(true)
-		}
+		whole = err == nil && last
 		return err
 	})
 	fault := (*bodyFault)(nil)
@@ -121,12 +119,14 @@ func (x *exchange) sendWire(body Body) {
 		x.expire(x.t.clock.Now())
 		w.detach()
 	}
-	if w.pending {
-		w.pending = false
-		if !w.dead {
+	if w.pending && !w.dead {
+		if whole {
 			w.h.putWire(w)
+		} else {
+			w.shut()
 		}
 	}
+	w.pending = false
 	w.closeIfDone()
 }
 
@@ -151,8 +151,7 @@ func (x *exchange) attach(body Body) (*wire, error) {
 			continue
 		}
 		x.begin()
-		w.written.Store(false)
-		x.made, x.written = body, &w.written
+		x.made = body
 		x.wire.Store(w)
 		if x.cancelled.Load() {
 			w.dead = true
@@ -276,7 +275,9 @@ func (w *wire) detach() {
 		if k := x.http.head.keepAlive; k > 0 {
 			w.keep = min(w.keep, k*int64(time.Second)-int64(time.Second)/2)
 		}
-		if w.pending = w.writing; !w.pending {
+		if w.pending = w.writing; w.pending {
+			time.AfterFunc(lateWriter, w.giveUp)
+		} else {
 			w.h.putWire(w)
 		}
 	} else {
@@ -285,6 +286,15 @@ func (w *wire) detach() {
 	}
 	x.stop()
 	x.t.finished(x)
+}
+
+// giveUp closes a wire whose server answered without reading the request.
+func (w *wire) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pending {
+		w.shut()
+	}
 }
 
 // shut ends the connection; a writer that is still at it gets an error.

@@ -9,6 +9,8 @@
 // A count that nobody reported is Unknown. Neither is ever written as zero.
 package record
 
+import "fmt"
+
 // Never is the value of a timestamp for something that did not happen.
 const Never int64 = -1
 
@@ -110,11 +112,42 @@ type Request struct {
 
 	Chunks []Chunk `json:"chunks,omitempty"` // content frames, kept when asked for
 	Frames int64   `json:"frames,omitempty"` // number of content frames; 0 in virtual time
+	// TextBytes are the bytes of all text in the answer as it stood in the frames, escapes
+	// included; 0 in virtual time, where tokens came as ids, and from SGLang's generate,
+	// whose frames may repeat the text so far.
+	TextBytes int64 `json:"text_bytes,omitempty"`
+	// LocalOutput is the output counted with a tokenizer of Weir's own, to check the
+	// server's usage on a sample; nil where nobody counted.
+	LocalOutput *int64 `json:"local_output,omitempty"`
 	Doubt  *Doubt  `json:"doubt,omitempty"`  // nil in virtual time
 
 	Failure *Failure `json:"failure,omitempty"` // nil when the request succeeded
 	Resent  bool     `json:"resent,omitempty"`  // sent again once on a closed idle connection
 }
+
+// usageSlack are output tokens without text of their own that a usage may count: the end of
+// the sequence, marks around reasoning and tool calls.
+const usageSlack = 16
+
+// UsageDoubt says why the server's count of output tokens cannot be true, empty when it can:
+// every content frame has at least one token, every token but a few has at least one byte of
+// text, and a local count that was made should not differ by more than 1 %.
+func (r *Request) UsageDoubt() string {
+	n := r.OutputTokens
+	switch {
+	case n == Unknown || r.Failure != nil || r.Frames == 0:
+		return ""
+	case n < r.Frames:
+		return fmt.Sprintf("usage counts %d output tokens, but %d frames had text", n, r.Frames)
+	case r.TextBytes > 0 && n > r.TextBytes+usageSlack:
+		return fmt.Sprintf("usage counts %d output tokens, but the text has only %d bytes", n, r.TextBytes)
+	case r.LocalOutput != nil && abs(n-*r.LocalOutput) > max(usageSlack, n/100):
+		return fmt.Sprintf("usage counts %d output tokens, a local tokenizer %d", n, *r.LocalOutput)
+	}
+	return ""
+}
+
+func abs(n int64) int64 { return max(n, -n) }
 
 // OK tells whether the request succeeded with at least one token.
 func (r *Request) OK() bool { return r.Failure == nil }
