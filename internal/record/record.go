@@ -119,7 +119,7 @@ type Request struct {
 	// LocalOutput is the output counted with a tokenizer of Weir's own, to check the
 	// server's usage on a sample; nil where nobody counted.
 	LocalOutput *int64 `json:"local_output,omitempty"`
-	Doubt  *Doubt  `json:"doubt,omitempty"`  // nil in virtual time
+	Doubt       *Doubt `json:"doubt,omitempty"` // nil in virtual time
 
 	Failure *Failure `json:"failure,omitempty"` // nil when the request succeeded
 	Resent  bool     `json:"resent,omitempty"`  // sent again once on a closed idle connection
