@@ -284,12 +284,14 @@ func TestReserveAndRecipeMostSpecific(t *testing.T) {
 }
 
 func FuzzExtend(f *testing.F) {
-	for _, name := range []string{"models", "gpus", "nodes", "engines"} {
-		b, err := data.ReadFile("data/" + name + ".yaml")
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(b)
+	for _, text := range []string{
+		"models: [{name: a, prefixes: [b], layers: [{kind: mha, count: 1, kv_heads: 1, head_dim: 2}], weight_bytes: {fp8: 3}}]",
+		"gpus: [{name: a, hbm_bytes: 1, sources: {\"*\": {where: x, date: 2026-08, grade: source}}}]",
+		"nodes: [{cluster: a, runners: [b], gpu: c, gpus_per_node: 8}]\nsource: {where: x}",
+		"engines: [{name: a, frameworks: [b], mem_fraction: {ppm: 1}}]",
+		"recipes: [{model: a, host: {size_gb: 1}}]",
+	} {
+		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Embedded().Extend("fuzz", b)
