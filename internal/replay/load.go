@@ -38,7 +38,9 @@ type Load struct {
 	Passes int
 	Loop   bool
 
-	WarmupRequests int    // first conversations' first turns, sent before at the same concurrency
+	// WarmupRequests are first turns that are sent before, at the same concurrency: those of the
+	// last conversations of the list, which is sent without them, so that nothing is warm.
+	WarmupRequests int
 	MaxRequests    uint64 // profiling requests; 0 is no limit
 	DurationNs     int64  // of the profiling phase; 0 is no limit
 	GraceNs        int64  // for what is in flight after DurationNs; negative is unlimited
@@ -116,6 +118,7 @@ type load struct {
 	s     *Scheduler
 	o     Load
 	units []unit
+	warm  []unit           // of the warm-up
 	talks map[uint64]*talk // in flight, by Seq
 
 	started, stopped, graced bool
@@ -164,6 +167,11 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 			o.FromNs = l.units[0].start()
 		}
 	}
+	if o.WarmupRequests < 0 || o.WarmupRequests >= len(l.units) {
+		return nil, fmt.Errorf("load on %s: %d of %d conversations for the warm-up leave none to send", c.Name, o.WarmupRequests, len(l.units))
+	}
+	cut := len(l.units) - o.WarmupRequests
+	l.units, l.warm = l.units[:cut], l.units[cut:]
 	o.Passes = max(o.Passes, 1)
 	if o.Speed == 0 {
 		o.Speed = 1
@@ -184,7 +192,7 @@ func (l *load) begin(t int64) {
 	l.started = true
 	l.warming = l.o.WarmupRequests
 	for i := range l.warming {
-		l.fresh = append(l.fresh, &talk{unit: i % len(l.units), due: t, warmup: true})
+		l.fresh = append(l.fresh, &talk{unit: i, due: t, warmup: true})
 	}
 	if l.warming == 0 {
 		l.profile(t)
@@ -361,8 +369,16 @@ func (l *load) mayPrefill() bool {
 	return l.o.PrefillConcurrency == 0 || len(l.prefills) < l.o.PrefillConcurrency
 }
 
+// of is the conversation of a talk.
+func (l *load) of(k *talk) unit {
+	if k.warmup {
+		return l.warm[k.unit]
+	}
+	return l.units[k.unit]
+}
+
 func (l *load) send(k *talk, t int64) {
-	u := l.units[k.unit]
+	u := l.of(k)
 	turn := &u.turns()[k.turn]
 	q := Request{
 		Phase: record.Profiling, Lane: k.lane, Play: k.pass, Tree: fmt.Sprintf("%d.%d", k.unit, k.pass),
@@ -371,7 +387,7 @@ func (l *load) send(k *talk, t int64) {
 		Shared: len(turn.Blocks),
 	}
 	if k.warmup {
-		q.Phase = record.Primer
+		q.Phase, q.Tree = record.Primer, fmt.Sprintf("warmup.%d", k.unit)
 	}
 	if l.o.MaxOut > 0 {
 		q.MaxOut = min(q.MaxOut, l.o.MaxOut)
@@ -435,7 +451,7 @@ func (l *load) outcome(t int64, _ *flight, r *record.Request) {
 	delete(l.talks, r.Seq)
 	delete(l.prefills, r.Seq)
 	k.busy = false
-	turns := l.units[k.unit].turns()
+	turns := l.of(k).turns()
 	overflow := r.Failure != nil && r.Failure.Class == record.FailContextOverflow
 	if !k.warmup && !l.stopped && !overflow && k.turn+1 < len(turns) {
 		k.turn++

@@ -15,6 +15,9 @@ import (
 // agentx-harness, 2026-08).
 const Semantics = "agentx-1"
 
+// LoadSemantics names the rules of NewLoad.
+const LoadSemantics = "load-1"
+
 // Barriers says which other streams a turn waits for by recorded order.
 type Barriers uint8
 

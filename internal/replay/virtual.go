@@ -8,7 +8,7 @@ import (
 )
 
 // maxAtOnce bounds the requests of one instant: more are a loop of turns that take no time.
-const maxAtOnce = 1_000_000
+const maxAtOnce = 1 << 18
 
 // RunVirtual plays a scheduler against a target in virtual time, from 0, until it is done:
 // time jumps to the next event of either. At one instant outcomes come before what is due.

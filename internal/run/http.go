@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -35,9 +36,7 @@ func (*HTTP) Name() string { return "http" }
 // Measure implements Executor. When ctx ends the run is cut and its records are kept: the meta
 // then says that it was cancelled, which makes the result invalid.
 func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) error {
-	opt := j.Replay
-	opt.Seed = j.seed()
-	s, err := replay.NewAgentic(j.Corpus, opt)
+	s, duration, err := j.scheduler()
 	if err != nil {
 		return failf("config", "%v", err)
 	}
@@ -61,7 +60,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	m.Simulated = server.simulated
 	m.Engine = record.Engine{Name: server.owner, Image: j.Point.Image, Facts: map[string]string{}}
 	if !h.NoProbe {
-		l, err := h.learn(ctx, words, po, opt.Seed)
+		l, err := h.learn(ctx, words, po, j.seed())
 		if err != nil {
 			return err
 		}
@@ -81,6 +80,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	if err != nil {
 		return failf("config", "%v", err)
 	}
+	s.Watch(replay.Watchdog{})
 	clock := replay.NewClock()
 	cfg := h.Client
 	cfg.Clock = clock
@@ -109,20 +109,36 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		}
 		if now := clock.Now(); j.Progress != nil && now-lastSay > int64(200*time.Millisecond) {
 			lastSay = now
-			j.Progress(progress(s, now, opt.DurationNs))
+			j.Progress(progress(s, now, duration))
 		}
 	})
 	if writeErr != nil {
 		return writeErr
 	}
-	if runErr != nil && ctx.Err() == nil {
+	var stall *replay.Stall
+	if errors.As(runErr, &stall) {
+		m.Stalled = stall.Error()
+		if err := writeStacks(w, stall); err != nil {
+			return err
+		}
+	} else if runErr != nil && ctx.Err() == nil {
 		return failf("client", "%v", runErr)
 	}
-	finish(m, s, opt.DurationNs)
+	finish(m, s, duration)
 	if ctx.Err() != nil {
 		m.Cancelled = "interrupted"
 	}
 	return w.WriteMeta(m)
+}
+
+// writeStacks keeps what every goroutine did when the run stood still.
+func writeStacks(w *record.BundleWriter, stall *replay.Stall) error {
+	f, err := w.CreateLog("stall.txt")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%v\n\n%s", stall, stall.Goroutines)
+	return errors.Join(err, f.Close())
 }
 
 // A server is what a running server says of itself.

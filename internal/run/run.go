@@ -27,7 +27,8 @@ type Job struct {
 	Verdict *plan.Verdict // nil for a server that nobody planned
 	Corpus  *corpus.Corpus
 	Replay  replay.Options
-	Repeat  int // from 0; every repeat has an own seed
+	Load    *replay.Load // an open or closed loop in place of agentic replay
+	Repeat  int          // from 0; every repeat has an own seed
 	// Version of the program, for the bundle.
 	Version string
 	// Progress is called now and then while the job runs; nil is allowed.
@@ -66,6 +67,21 @@ func failf(class, format string, a ...any) *Failure {
 // seed is the seed of a repeat: the point's own for the first.
 func (j *Job) seed() uint64 { return j.Point.Weir.Seed + uint64(j.Repeat) }
 
+// scheduler is the job's schedule, agentic replay or its load, and the duration of its
+// profiling phase in nanoseconds, 0 when something else ends it.
+func (j *Job) scheduler() (*replay.Scheduler, int64, error) {
+	if j.Load != nil {
+		l := *j.Load
+		l.Seed = j.seed()
+		s, err := replay.NewLoad(j.Corpus, l)
+		return s, l.DurationNs, err
+	}
+	opt := j.Replay
+	opt.Seed = j.seed()
+	s, err := replay.NewAgentic(j.Corpus, opt)
+	return s, opt.DurationNs, err
+}
+
 // meta begins the bundle's meta from what is known before the run.
 func (j *Job) meta() (*record.Meta, error) {
 	m := record.NewMeta()
@@ -79,6 +95,9 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.Seed = j.seed()
 	m.Repeat = j.Repeat
 	m.Semantics = replay.Semantics
+	if j.Load != nil {
+		m.Semantics = replay.LoadSemantics
+	}
 	m.Corpus = record.Corpus{
 		Name: j.Corpus.Name, Fingerprint: j.Corpus.Fingerprint,
 		Traces: len(j.Corpus.Traces), Skipped: len(j.Corpus.Skipped),

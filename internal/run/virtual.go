@@ -42,9 +42,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	if err != nil {
 		return failf("config", "%v", err)
 	}
-	opt := j.Replay
-	opt.Seed = j.seed()
-	s, err := replay.NewAgentic(j.Corpus, opt)
+	s, duration, err := j.scheduler()
 	if err != nil {
 		return failf("config", "%v", err)
 	}
@@ -70,7 +68,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 			writeErr = w.WriteRequest(r)
 		}
 		if ended++; ended%progressEvery == 0 && j.Progress != nil {
-			j.Progress(progress(s, r.Times.End, opt.DurationNs))
+			j.Progress(progress(s, r.Times.End, duration))
 		}
 	})
 	if err != nil {
@@ -82,7 +80,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	if writeErr != nil {
 		return writeErr
 	}
-	finish(m, s, opt.DurationNs)
+	finish(m, s, duration)
 	return w.WriteMeta(m)
 }
 
@@ -101,6 +99,9 @@ func finish(m *record.Meta, s *replay.Scheduler, duration int64) {
 	n := s.Counts()
 	if n.ProfilingStart != record.Never {
 		m.Window = record.Window{StartNs: n.ProfilingStart, EndNs: n.ProfilingStart + duration}
+		if duration == 0 && n.ProfilingEnd != record.Never {
+			m.Window.EndNs = n.ProfilingEnd
+		}
 	}
 	if reason, detail := s.Abort(); reason != "" && reason != replay.AbortErrorRate {
 		m.Cancelled = strings.TrimSuffix(reason+": "+detail, ": ")

@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/run"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// loadModes are the values of --mode, in the order in which help lists them.
+var loadModes = []struct {
+	name    string
+	arrival replay.Arrival
+}{
+	{"closed", replay.Closed}, {"constant", replay.Constant}, {"poisson", replay.Poisson}, {"gamma", replay.Gamma},
+	{"schedule", replay.Schedule}, {"users", replay.Users}, {"overflow", replay.Closed}, {"fixed-seq-len", replay.Closed},
+}
+
+type loadFlags struct {
+	corpusFlags
+	urls, headers, sessions                           []string
+	model, corpus, mode, endpoint, out, key, tok, ext string
+	load                                              replay.Load
+	lengths                                           replay.Lengths
+	duration, grace, ramp, timeout                    time.Duration
+	tokens                                            int64
+	gpus                                              int
+	expect, fromS, toS                                float64
+	noProbe, legacy                                   bool
+}
+
+func newLoadCmd(app *App) *cobra.Command {
+	var f loadFlags
+	cmd := &cobra.Command{
+		Use:   "load --url URL --model NAME --mode MODE",
+		Short: "Send an open or closed loop to a running server: one point",
+		Long: `Load sends what is not agentic replay: prompts of fixed length or conversations of a corpus,
+in a closed loop, at a rate, on a schedule or by users at a pace, and writes a bundle with its
+result. A request that goes out late is recorded as late; its intended time stays.
+
+Modes:
+  closed         --concurrency conversations at once, the next when one ends
+  constant, poisson, gamma   --rate requests per second (gamma: --shape), --concurrency caps them
+  schedule       the recorded times of --corpus, --speed times as fast
+  users          --users users that send --rate turns per second together
+  overflow       distinct prompts until --tokens were sent, then the same again in order: what
+                 the second pass finds is what a host tier kept
+  fixed-seq-len  InferenceX's scenario: 10 prompts of --isl and --osl for each unit of
+                 concurrency after 2 for warm-up, lengths within --range-ratio (0.8 there)`,
+		Example: `  weir load --url http://127.0.0.1:8000 --model my-model --mode fixed-seq-len --isl 8192 --osl 1024 -c 16
+  weir load --url http://127.0.0.1:8000 --model my-model --mode poisson --rate 4 --isl 1024 --osl 128 --conversations 1000
+  weir load --url http://127.0.0.1:8000 --model my-model --mode overflow --tokens 4000000 --isl 32768 --osl 1 -c 8`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), app) },
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&f.urls, "url", nil, "base URL of the server; may be repeated")
+	fl.StringVar(&f.model, "model", "", "name of the served model")
+	fl.StringVar(&f.mode, "mode", "closed", "how requests are spread over time; see above")
+	fl.StringVar(&f.corpus, "corpus", "", "directory or file of traces whose root streams are sent, in place of made-up prompts")
+	fl.IntVarP(&f.load.Concurrency, "concurrency", "c", 0, "conversations at once; 0 is no limit")
+	fl.IntVar(&f.load.PrefillConcurrency, "prefill-concurrency", 0, "requests at once that wait for their first token; 0 is no limit")
+	fl.DurationVar(&f.ramp, "ramp", 0, "closed: open the slots one by one over this time")
+	fl.Float64Var(&f.load.Rate, "rate", 0, "requests per second")
+	fl.Float64Var(&f.load.Shape, "shape", 1, "gamma: below 1 bursty, 1 is poisson, above 1 even")
+	fl.Float64Var(&f.load.Speed, "speed", 1, "schedule: times faster than recorded")
+	fl.Float64Var(&f.fromS, "from", 0, "schedule: leave out what was recorded before this second")
+	fl.Float64Var(&f.toS, "to", 0, "schedule: leave out what was recorded from this second on; 0 is the end")
+	fl.IntVar(&f.load.NumUsers, "users", 1, "users: how many at once")
+	fl.Int64Var(&f.tokens, "tokens", 0, "overflow: prompt tokens of one pass, more than the device pool holds")
+	fl.Int64Var(&f.lengths.In, "isl", 1024, "prompt tokens of a made-up turn, without the prefix")
+	fl.Int64Var(&f.lengths.Out, "osl", 128, "output tokens of a made-up turn")
+	fl.Float64Var(&f.lengths.RangeRatio, "range-ratio", 1, "made-up lengths are uniform in [ratio x length, length]")
+	fl.IntVar(&f.lengths.Conversations, "conversations", 100, "made-up conversations")
+	fl.IntVar(&f.lengths.Turns, "turns", 1, "turns of a made-up conversation")
+	fl.Int64Var(&f.lengths.Prefix, "prefix", 0, "tokens at the head of every made-up prompt")
+	fl.Float64Var(&f.lengths.SharedShare, "shared-share", 1, "share of the prefix that all conversations share")
+	fl.IntVar(&f.load.WarmupRequests, "warmup-requests", 0, "requests before the time that counts")
+	fl.BoolVar(&f.load.Loop, "loop", false, "begin the list again for as long as the run lasts")
+	fl.BoolVar(&f.load.NoGaps, "no-gaps", false, "send a turn as soon as the one before it has ended")
+	fl.Uint64Var(&f.load.MaxRequests, "max-requests", 0, "end after this many requests; 0 is no limit")
+	fl.DurationVar(&f.duration, "duration", 0, "profiling time; 0 sends the whole list")
+	fl.DurationVar(&f.grace, "grace", 30*time.Second, "for what is in flight after --duration")
+	fl.Float64Var(&f.load.FailedThreshold, "failed-request-threshold", 0, "end when more than this share of the requests failed; 0 is off")
+	fl.Float64Var(&f.expect, "expect-hits", 0, "overflow: the share of the second pass that must be found, else the result is invalid")
+	fl.StringVar(&f.endpoint, "endpoint", "chat", "what is spoken: chat, completions, completions-ids, generate, responses, messages; completions apply no chat template")
+	fl.StringVarP(&f.out, "out", "o", "", "folder of the bundle (default weir-runs/load-...)")
+	fl.StringVar(&f.key, "api-key", os.Getenv("WEIR_API_KEY"), "bearer key (default $WEIR_API_KEY)")
+	fl.StringSliceVarP(&f.headers, "header", "H", nil, "further header as `NAME:VALUE`; may be repeated")
+	fl.StringSliceVar(&f.sessions, "session-header", nil, "header that carries the conversation, such as X-Session-ID; may be repeated")
+	fl.StringVar(&f.tok, "tokenizer", "", "the model's tokenizer.json")
+	fl.StringVar(&f.ext, "extra", "", "JSON object whose members are added to every body")
+	fl.IntVar(&f.gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
+	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
+	fl.Uint64Var(&f.load.Seed, "seed", 42, "draws arrivals and lengths")
+	fl.BoolVar(&f.noProbe, "no-probe", false, "don't learn what the chat template adds")
+	fl.BoolVar(&f.legacy, "legacy-max-tokens", false, "send max_tokens instead of max_completion_tokens")
+	f.corpusFlags.add(cmd)
+	return cmd
+}
+
+func (f *loadFlags) run(ctx context.Context, app *App) error {
+	ex, err := f.executor()
+	if err != nil {
+		return err
+	}
+	c, err := f.conversations(app)
+	if err != nil {
+		return err
+	}
+	conc := max(f.load.Concurrency, 1)
+	p := &spec.Point{
+		Key: "load", Name: fmt.Sprintf("%s_%s", f.model, f.mode), Model: f.model, Framework: "external",
+		Scenario: spec.FixedSeqLen, Conc: conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
+		ISL: f.lengths.In, OSL: f.lengths.Out, DurationNs: f.load.DurationNs, Weir: spec.WeirFields{Seed: f.load.Seed},
+	}
+	if f.corpus != "" {
+		p.ISL, p.OSL = 0, 0
+	}
+	if f.gpus > 0 {
+		p.Unified = &spec.Parallel{TP: f.gpus, PP: 1, EP: 1, DCP: 1, PCP: 1}
+	}
+	if _, err := replay.NewLoad(c, f.load); err != nil { // refused before anything is sent
+		return usage(err)
+	}
+	if f.out == "" {
+		stamp := time.Now().UTC().Format("20060102T150405")
+		f.out = filepath.Join("weir-runs", fmt.Sprintf("load-%s-%s-%s", fileName(f.model), f.mode, stamp))
+	}
+	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Version: buildVersion()}
+	status := newStatus(app, "load")
+	j.Progress = status.show
+	r, err := run.Measure(ctx, ex, j, f.out)
+	status.clear()
+	if err != nil {
+		return failure(err)
+	}
+	err = app.printPoint(r, f.out)
+	if f.load.Passes < 2 || err != nil && !isInvalid(err) {
+		return err
+	}
+	return errors.Join(err, f.printPasses(app))
+}
+
+// isInvalid tells an invalid result, which has been printed, from a failure to print it.
+func isInvalid(err error) bool {
+	var ce *codeError
+	return errors.As(err, &ce) && ce.code == exitInvalid
+}
+
+func (f *loadFlags) executor() (run.Executor, error) {
+	switch {
+	case len(f.urls) == 0:
+		return nil, usagef("no server: name one with --url")
+	case f.model == "":
+		return nil, usagef("no model: name the served model with --model")
+	}
+	e, err := client.ParseEndpoint(f.endpoint)
+	if err != nil {
+		return nil, usage(err)
+	}
+	header, err := parseHeaders(f.headers)
+	if err != nil {
+		return nil, usage(err)
+	}
+	words := prompt.Default()
+	if f.tok != "" {
+		raw, err := os.ReadFile(f.tok)
+		if err != nil {
+			return nil, usage(err)
+		}
+		if words, err = prompt.FromTokenizer(f.tok, raw); err != nil {
+			return nil, usage(err)
+		}
+	}
+	return &run.HTTP{
+		Client: client.Config{
+			URLs: f.urls, Endpoint: e, APIKey: f.key, Header: header, SessionHeaders: f.sessions,
+			Timeouts: client.Timeouts{First: f.timeout, Headers: f.timeout, Stream: f.timeout},
+		},
+		Prompt: prompt.Options{Models: []string{f.model}, IgnoreEOS: true, LegacyMaxTokens: f.legacy, Extra: []byte(f.ext)},
+		Words:  words, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,
+	}, nil
+}
+
+// conversations settles the load by its mode and makes or reads what is sent.
+func (f *loadFlags) conversations(app *App) (*corpus.Corpus, error) {
+	var names []string
+	known := false
+	for _, m := range loadModes {
+		names = append(names, m.name)
+		if m.name == f.mode {
+			known, f.load.Arrival = true, m.arrival
+		}
+	}
+	if !known {
+		return nil, usagef("--mode %q is not known; known: %s", f.mode, strings.Join(names, ", "))
+	}
+	f.load.DurationNs, f.load.GraceNs, f.load.RampNs = int64(f.duration), int64(f.grace), int64(f.ramp)
+	f.load.FromNs, f.load.ToNs = int64(f.fromS*1e9), int64(f.toS*1e9)
+	if f.expect < 0 || f.expect > 1 || f.expect > 0 && f.mode != "overflow" {
+		return nil, usagef("--expect-hits %v: a share from 0 to 1, with --mode overflow", f.expect)
+	}
+	f.lengths.Seed, f.lengths.Name = f.load.Seed, f.mode
+	switch f.mode {
+	case "fixed-seq-len":
+		if f.corpus != "" {
+			return nil, usagef("--mode fixed-seq-len makes its own prompts: leave out --corpus")
+		}
+		l, load := replay.FixedSeqLen(f.lengths.In, f.lengths.Out, f.load.Concurrency, f.lengths.RangeRatio, f.load.Seed)
+		f.lengths = l
+		f.load.Arrival, f.load.WarmupRequests = load.Arrival, load.WarmupRequests
+	case "overflow":
+		if f.corpus != "" {
+			return nil, usagef("--mode overflow makes its own prompts: leave out --corpus")
+		}
+		l, load, err := replay.Overflow(f.tokens, f.lengths.In, f.lengths.Out, f.load.Concurrency, f.load.Seed)
+		if err != nil {
+			return nil, usagef("%w (--tokens, --isl)", err)
+		}
+		f.lengths, f.load.Passes = l, load.Passes
+	case "schedule":
+		if f.corpus == "" {
+			return nil, usagef("--mode schedule needs --corpus: made-up prompts have no recorded times")
+		}
+	}
+	if f.corpus != "" {
+		return f.corpusFlags.load(app, f.corpus)
+	}
+	c, err := f.lengths.Corpus()
+	return c, usage(err)
+}
+
+// printPasses prints what each pass found, and judges the second.
+func (f *loadFlags) printPasses(app *App) error {
+	b, err := record.OpenBundle(f.out)
+	if err != nil {
+		return err
+	}
+	passes, err := replay.Passes(b.Requests())
+	if err != nil {
+		return err
+	}
+	if !app.JSON {
+		fmt.Fprintln(app.Out)
+		tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
+		fmt.Fprintln(tw, "PASS\tREQUESTS\tFAILED\tPROMPT TOKENS\tDEVICE\tHOST\tSTORAGE\tALL TIERS\tMEAN TTFT\t")
+		for _, p := range passes {
+			ttft := "-"
+			if p.TTFTMeanNs >= 0 {
+				ttft = time.Duration(p.TTFTMeanNs).Round(time.Millisecond).String()
+			}
+			fmt.Fprintf(tw, "%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", p.Pass, p.Requests, p.Failed, thousands(p.PromptTokens),
+				share(p.Device, p.KnownSplit), share(p.Host, p.KnownSplit), share(p.Storage, p.KnownSplit), share(p.Total, p.KnownTotal), ttft)
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+	}
+	if f.expect == 0 || len(passes) < 2 {
+		return nil
+	}
+	second := passes[1]
+	if second.KnownTotal == 0 {
+		return invalid(fmt.Errorf("the server does not say how many prompt tokens it found: --expect-hits cannot be judged"))
+	}
+	if got := float64(second.Total) / float64(second.KnownTotal); got < f.expect {
+		return invalid(fmt.Errorf("the second pass found %.3f of its prompt tokens, less than %.3f: the host tier did not keep them", got, f.expect))
+	}
+	return nil
+}
+
+// share is a part of a whole, "-" where the whole is not known.
+func share(part, whole int64) string {
+	if whole == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", float64(part)/float64(whole))
+}

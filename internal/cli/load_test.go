@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/sim"
+	"github.com/weirbench/weir/internal/sim/simhttp"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// simServer serves a simulated engine on loopback until the test ends.
+func simServer(t *testing.T, device, host int64) string {
+	t.Helper()
+	m, err := facts.ModelByName("glm-5.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := facts.GPUByName("b200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := simhttp.New(simhttp.Options{
+		Config: sim.Config{
+			Model: m, GPU: g, Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1}, WeightPrecision: "fp4", KVDType: "fp8",
+			KVBytesPerToken: 55_800, DeviceTokens: device, HostTokens: host, WritePolicy: "write_back",
+		},
+		Engine: "sglang", Speed: 50,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+	return "http://" + l.Addr().String()
+}
+
+// weir runs the program and returns its exit code and output.
+func weir(args ...string) (code int, out, errOut string) {
+	var o, e bytes.Buffer
+	code = Main(args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// TestOverflowProvesTheHostTier: the second pass finds nothing without a host tier and nearly
+// everything with one.
+func TestOverflowProvesTheHostTier(t *testing.T) {
+	for _, c := range []struct {
+		host int64
+		code int
+		want string
+	}{{1_000_000, exitOK, ""}, {0, exitInvalid, "less than 0.900: the host tier did not keep them"}} {
+		url := simServer(t, 120_000, c.host)
+		code, out, errOut := weir("load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "300000",
+			"--isl", "8192", "--osl", "1", "-c", "4", "--expect-hits", "0.9", "-o", filepath.Join(t.TempDir(), "b"))
+		if code != c.code || !strings.Contains(out, "PASS  REQUESTS") {
+			t.Errorf("host pool %d: exit code %d, want %d\n%s%s", c.host, code, c.code, out, errOut)
+		}
+		if c.code != exitOK && !strings.Contains(errOut, c.want) {
+			t.Errorf("host pool %d: %s", c.host, errOut)
+		}
+	}
+}
+
+func TestLoadModes(t *testing.T) {
+	url := simServer(t, 4_000_000, 0)
+	traces := filepath.Join(t.TempDir(), "traces")
+	if code, _, errOut := weir("corpus", "generate", "-o", traces, "--traces", "6", "--seed", "4"); code != exitOK {
+		t.Fatal(errOut)
+	}
+	for _, args := range [][]string{
+		{"--mode", "fixed-seq-len", "--isl", "512", "--osl", "16", "-c", "8", "--range-ratio", "0.8"},
+		{"--mode", "closed", "-c", "4", "--prefill-concurrency", "2", "--conversations", "70", "--turns", "2", "--isl", "256", "--osl", "4", "--prefix", "512"},
+		{"--mode", "poisson", "--rate", "200", "--conversations", "100", "--isl", "256", "--osl", "4"},
+		{"--mode", "gamma", "--rate", "200", "--shape", "0.5", "-c", "8", "--conversations", "100", "--isl", "256", "--osl", "4"},
+		{"--mode", "users", "--users", "4", "--rate", "100", "--turns", "4", "--conversations", "30", "--isl", "256", "--osl", "4"},
+		{"--mode", "schedule", "--corpus", traces, "--speed", "100000", "--max-requests", "80"},
+	} {
+		args = append([]string{"load", "--url", url, "--model", "glm-5.2", "--json", "-o", filepath.Join(t.TempDir(), "b")}, args...)
+		code, out, errOut := weir(args...)
+		if code != exitOK && code != exitInvalid || !strings.Contains(out, `"valid"`) {
+			t.Errorf("%v: exit code %d\n%s%s", args, code, out, errOut)
+		}
+		// How busy this machine is decides whether the client is the bottleneck.
+		if code == exitInvalid && !strings.Contains(errOut, "client-bound") {
+			t.Errorf("%v: %s", args, errOut)
+		}
+	}
+	for want, args := range map[string][]string{
+		`--mode "often" is not known`:               {"--mode", "often"},
+		"request rate is 0":                         {"--mode", "poisson"},
+		"a closed loop needs a concurrency":         {},
+		"needs --corpus":                            {"--mode", "schedule"},
+		"overflow by 0 tokens":                      {"--mode", "overflow", "-c", "1"},
+		"range ratio 1.5":                           {"-c", "1", "--range-ratio", "1.5"},
+		"gamma shape is 0":                          {"--mode", "gamma", "--rate", "1", "--shape", "0"},
+		"0 users":                                   {"--mode", "users", "--rate", "1", "--users", "0"},
+		"nothing ends the run":                      {"-c", "1", "--loop"},
+		"--expect-hits 0.5: a share from 0 to 1, w": {"-c", "1", "--expect-hits", "0.5"},
+	} {
+		args = append([]string{"load", "--url", url, "--model", "glm-5.2", "-o", filepath.Join(t.TempDir(), "b")}, args...)
+		code, _, errOut := weir(args...)
+		if code == exitOK || !strings.Contains(errOut, want) {
+			t.Errorf("%v: exit code %d and %q, want %q", args, code, errOut, want)
+		}
+	}
+}
