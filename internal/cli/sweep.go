@@ -179,9 +179,14 @@ func prepare(points []*spec.Point, c *corpus.Corpus, f sweepFlags) ([]*run.Job, 
 			return nil, err
 		}
 		for r := range max(1, p.Weir.Repeats) {
-			opt := run.ReplayOptions(p)
-			opt.PressureRequests = f.warmup
-			jobs = append(jobs, &run.Job{Point: p, Verdict: v, Corpus: c, Replay: opt, Repeat: r, Version: buildVersion()})
+			j := &run.Job{Point: p, Verdict: v, Corpus: c, Replay: run.ReplayOptions(p), Repeat: r, Version: buildVersion()}
+			j.Replay.PressureRequests = f.warmup
+			if p.Scenario == spec.FixedSeqLen {
+				if err := j.FixedSeqLen(); err != nil {
+					return nil, err
+				}
+			}
+			jobs = append(jobs, j)
 		}
 	}
 	return jobs, nil

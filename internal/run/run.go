@@ -67,6 +67,21 @@ func failf(class, format string, a ...any) *Failure {
 // seed is the seed of a repeat: the point's own for the first.
 func (j *Job) seed() uint64 { return j.Point.Weir.Seed + uint64(j.Repeat) }
 
+// rangeRatio is what InferenceX's recipes pass for fixed-seq-len (RANDOM_RANGE_RATIO, 2026-08).
+const rangeRatio = 0.8
+
+// FixedSeqLen gives the job the prompts and the load of the point's fixed-seq-len scenario.
+func (j *Job) FixedSeqLen() error {
+	p := j.Point
+	lengths, load := replay.FixedSeqLen(p.ISL, p.OSL, p.Conc, rangeRatio, j.seed())
+	c, err := lengths.Corpus()
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Key, err)
+	}
+	j.Corpus, j.Load = c, &load
+	return nil
+}
+
 // scheduler is the job's schedule, agentic replay or its load, and the duration of its
 // profiling phase in nanoseconds, 0 when something else ends it.
 func (j *Job) scheduler() (*replay.Scheduler, int64, error) {

@@ -121,8 +121,8 @@ func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, erro
 	if p.Unified == nil {
 		return c, fmt.Errorf("point %s is multi-node: the virtual executor runs one engine; use 'weir sim serve' with roles", p.Name)
 	}
-	if p.Scenario != spec.AgenticCoding {
-		return c, fmt.Errorf("point %s has scenario %s: the virtual executor replays %s", p.Name, p.Scenario, spec.AgenticCoding)
+	if p.Scenario != spec.AgenticCoding && p.Scenario != spec.FixedSeqLen {
+		return c, fmt.Errorf("point %s has scenario %s: the virtual executor knows %s and %s", p.Name, p.Scenario, spec.AgenticCoding, spec.FixedSeqLen)
 	}
 	model, err := set.ModelByName(v.Model)
 	if err != nil {
