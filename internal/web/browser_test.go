@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -42,39 +43,57 @@ type reply struct {
 
 const browserDeadline = 60 * time.Second
 
-// newBrowser starts Chromium; the test is skipped where there is none.
-func newBrowser(t testing.TB) *browser {
-	t.Helper()
-	path := material.Tool(t, "chromium")
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	cmd := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
-		"--remote-debugging-port=0", "--remote-allow-origins=*", "--user-data-dir="+t.TempDir(), "--window-size=1440,1400", "about:blank")
-	cmd.Cancel = func() error { return cmd.Process.Kill() }
-	cmd.WaitDelay = 5 * time.Second
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		cmd.Wait()
-		// Its children write into the profile for a moment longer.
-		for range 50 {
-			if os.RemoveAll(cmd.Args[len(cmd.Args)-3][len("--user-data-dir="):]) == nil {
-				return
+// chromium is the one process that all tests of the package share; TestMain ends it.
+var chromium struct {
+	sync.Mutex
+	cmd     *exec.Cmd
+	profile string
+	port    string
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if c := chromium.cmd; c != nil {
+		c.Process.Kill()
+		c.Wait()
+		for range 50 { // its children write into the profile for a moment longer
+			if os.RemoveAll(chromium.profile) == nil {
+				break
 			}
 			time.Sleep(50 * time.Millisecond)
 		}
-	})
-	port := ""
+	}
+	os.Exit(code)
+}
+
+// debugPort starts Chromium if that has not happened and returns its debugging port.
+func debugPort(path string) (string, error) {
+	chromium.Lock()
+	defer chromium.Unlock()
+	if chromium.cmd != nil || chromium.err != nil {
+		return chromium.port, chromium.err
+	}
+	chromium.profile, chromium.err = os.MkdirTemp("", "weir-chromium-")
+	if chromium.err != nil {
+		return "", chromium.err
+	}
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+		"--remote-debugging-port=0", "--remote-allow-origins=*", "--user-data-dir="+chromium.profile, "--window-size=1440,1400", "about:blank")
+	cmd.WaitDelay = 5 * time.Second
+	stderr, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		chromium.err = err
+		return "", err
+	}
+	chromium.cmd = cmd
 	found := make(chan string, 1)
 	go func() {
-		sc := bufio.NewScanner(stderr)
 		re := regexp.MustCompile(`ws://127\.0\.0\.1:(\d+)/`)
-		for sc.Scan() {
+		for sc := bufio.NewScanner(stderr); sc.Scan(); {
 			if m := re.FindStringSubmatch(sc.Text()); m != nil {
 				select {
 				case found <- m[1]:
@@ -84,36 +103,47 @@ func newBrowser(t testing.TB) *browser {
 		}
 	}()
 	select {
-	case port = <-found:
+	case chromium.port = <-found:
 	case <-time.After(browserDeadline):
-		t.Fatal("chromium did not open its debugging port")
+		chromium.err = errors.New("chromium did not open its debugging port")
 	}
-	resp, err := http.Get("http://127.0.0.1:" + port + "/json/list")
+	return chromium.port, chromium.err
+}
+
+// newBrowser opens a tab; the test is skipped where there is no Chromium.
+func newBrowser(t testing.TB) *browser {
+	t.Helper()
+	port, err := debugPort(material.Tool(t, "chromium"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequest(http.MethodPut, "http://127.0.0.1:"+port+"/json/new?about:blank", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var tabs []struct {
-		Type string
-		URL  string `json:"webSocketDebuggerUrl"`
+	var tab struct {
+		ID  string
+		URL string `json:"webSocketDebuggerUrl"`
 	}
-	if err := json.NewDecoder(resp.Body).Decode(&tabs); err != nil {
+	if err := json.NewDecoder(resp.Body).Decode(&tab); err != nil {
 		t.Fatal(err)
 	}
 	b := &browser{t: t, waiting: map[int]chan reply{}, loaded: make(chan struct{}, 16)}
-	for _, tab := range tabs {
-		if tab.Type == "page" {
-			if b.ws, err = websocket.Dial(tab.URL, "", "http://127.0.0.1"); err != nil {
-				t.Fatal(err)
-			}
-			b.ws.MaxPayloadBytes = 64 << 20
-			break
+	if b.ws, err = websocket.Dial(tab.URL, "", "http://127.0.0.1"); err != nil {
+		t.Fatal(err)
+	}
+	b.ws.MaxPayloadBytes = 64 << 20
+	t.Cleanup(func() {
+		b.ws.Close()
+		if resp, err := http.Get("http://127.0.0.1:" + port + "/json/close/" + tab.ID); err == nil {
+			resp.Body.Close()
 		}
-	}
-	if b.ws == nil {
-		t.Fatal("chromium has no tab")
-	}
-	t.Cleanup(func() { b.ws.Close() })
+	})
 	go b.read()
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		b.call(domain+".enable", nil)
