@@ -57,7 +57,7 @@ Filters are config, model, hw, engine, prec and offload; offload=dram takes ever
 			return printComparison(app, args, &c)
 		},
 	}
-	cmd.Flags().StringVar(&db, "db", "", "take sweeps from the store in this `FILE`")
+	cmd.Flags().StringVar(&db, "db", "", "take sweeps from this store: a `FILE` or postgres://user@host/database")
 	cmd.Flags().StringSliceVar(&names, "axis", []string{frontier.DefaultY, frontier.DefaultX, "ttft_p90", "hit_total"}, "`AXES` to compare")
 	return cmd
 }

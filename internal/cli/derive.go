@@ -61,7 +61,7 @@ It ends with 3 when a result is not valid.`,
 			return invalidEntries(entries)
 		},
 	}
-	cmd.Flags().StringVar(&db, "db", "", "also put the results into the store in this `FILE`")
+	cmd.Flags().StringVar(&db, "db", "", "also put the results into this store: a `FILE` or postgres://user@host/database")
 	cmd.Flags().StringVar(&sweep, "sweep", "", "`NAME` of the sweep in the store (default: the folder that holds the bundle)")
 	cmd.Flags().BoolVar(&verify, "verify", false, "first compare the recorded files with their sums")
 	return cmd

@@ -77,7 +77,7 @@ of a store, into one file that needs nothing else. Bundles are derived, not chan
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&db, "db", "", "take results from the store in this `FILE`")
+	cmd.Flags().StringVar(&db, "db", "", "take results from this store: a `FILE` or postgres://user@host/database")
 	cmd.Flags().StringVarP(&out, "output", "o", "report.html", "`FILE` to write")
 	cmd.Flags().StringVar(&o.Title, "title", "", "`TEXT` at the head of the report")
 	cmd.Flags().StringVar(&o.X, "x", "", "`AXIS` across (default e2e_norm_p90)")

@@ -43,7 +43,7 @@ func newResultsCmd(app *App) *cobra.Command {
 			return printEntries(app, entries)
 		},
 	}
-	cmd.Flags().StringVar(&db, "db", "weir.db", "`FILE` of the store")
+	cmd.Flags().StringVar(&db, "db", "weir.db", "the store: a `FILE` or postgres://user@host/database")
 	cmd.Flags().BoolVar(&csv, "csv", false, "print every number of every run as CSV")
 	filter.register(cmd)
 	return cmd

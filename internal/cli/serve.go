@@ -47,7 +47,7 @@ can reach the address: keep it on the loopback or behind something that asks who
 			return serveUntil(cmd.Context(), ln, web.NewHandler(s))
 		},
 	}
-	cmd.Flags().StringVar(&db, "db", "weir.db", "`FILE` of the store")
+	cmd.Flags().StringVar(&db, "db", "weir.db", "the store: a `FILE` or postgres://user@host/database")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8017", "`ADDRESS` to listen on")
 	return cmd
 }

@@ -28,13 +28,19 @@ func Path(tb testing.TB, elem ...string) string {
 	return p
 }
 
-// Tool returns the path of a program that a test needs. Where it is absent the test is skipped
-// with the reason; scripts/apt-packages names the package that holds it.
-func Tool(tb testing.TB, name string) string {
+// Tool returns the path of a program that a test needs, from PATH or from the places that the
+// patterns name. Where it is absent the test is skipped with the reason; scripts/apt-packages
+// names the package that holds it.
+func Tool(tb testing.TB, name string, places ...string) string {
 	tb.Helper()
-	p, err := exec.LookPath(name)
-	if err != nil {
-		tb.Skipf("program %s is not installed (see scripts/apt-packages)", name)
+	if p, err := exec.LookPath(name); err == nil {
+		return p
 	}
-	return p
+	for _, pattern := range places {
+		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+			return found[len(found)-1]
+		}
+	}
+	tb.Skipf("program %s is not installed (see scripts/apt-packages)", name)
+	return ""
 }

@@ -1,5 +1,5 @@
-// Package store keeps results in SQLite so that they can be found again: one row a run, with
-// the columns that one filters by beside the whole result.
+// Package store keeps results in SQLite or PostgreSQL so that they can be found again: one row a
+// run, with the columns that one filters by beside the whole result.
 //
 // The store is a cache of bundles: everything in it can be put again from them. A second put of
 // the same run replaces the first, so derivations by newer definitions take the place of older
@@ -12,12 +12,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
 
 	"github.com/weirbench/weir/internal/frontier"
 	"github.com/weirbench/weir/internal/result"
@@ -55,38 +57,69 @@ CREATE INDEX IF NOT EXISTS results_sweep ON results (sweep);
 
 // A Store is an open database. It is safe for concurrent use, also by several processes.
 type Store struct {
-	db   *sql.DB
-	path string
+	db       *sql.DB
+	path     string // without a password
+	postgres bool
 }
 
-// Open opens the SQLite database at path and makes it when it is absent.
-func Open(path string) (*Store, error) {
-	if dir := filepath.Dir(path); dir != "." {
-		if err := os.MkdirAll(dir, 0o777); err != nil {
+// IsPostgres tells whether a store's name is the address of a PostgreSQL database.
+func IsPostgres(name string) bool {
+	return strings.HasPrefix(name, "postgres://") || strings.HasPrefix(name, "postgresql://")
+}
+
+// Open opens a store and makes its tables when they are absent: a SQLite file, which is made
+// too, or a PostgreSQL database named as postgres://user@host/database.
+func Open(name string) (*Store, error) {
+	s := &Store{path: name, postgres: IsPostgres(name)}
+	var err error
+	if s.postgres {
+		if s.path, err = redact(name); err != nil {
 			return nil, err
 		}
+		s.db, err = sql.Open("pgx", name)
+	} else {
+		if dir := filepath.Dir(name); dir != "." {
+			if err := os.MkdirAll(dir, 0o777); err != nil {
+				return nil, err
+			}
+		}
+		s.db, err = sql.Open("sqlite", "file:"+escapePath(name)+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_txlock=immediate")
 	}
-	dsn := "file:" + escapePath(path) + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)&_txlock=immediate"
-	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", s.path, err)
 	}
-	s := &Store{db: db, path: path}
-	if err := s.migrate(); err != nil {
-		db.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+	ctx, cancel := context.WithTimeout(context.Background(), openDeadline)
+	defer cancel()
+	if err := s.migrate(ctx); err != nil {
+		s.db.Close()
+		return nil, fmt.Errorf("%s: %w", s.path, err)
 	}
 	return s, nil
 }
 
-// OpenExisting opens the database at path and fails when there is none.
-func OpenExisting(path string) (*Store, error) {
-	if fi, err := os.Stat(path); err != nil {
+// openDeadline bounds the wait for a database that does not answer.
+const openDeadline = 30 * time.Second
+
+// redact is the address of a database without its password.
+func redact(name string) (string, error) {
+	u, err := url.Parse(name)
+	if err != nil {
+		return "", errors.New("the address of the database is not a URL of the form postgres://user@host/database")
+	}
+	return u.Redacted(), nil
+}
+
+// OpenExisting is Open that fails when a SQLite file is not there yet.
+func OpenExisting(name string) (*Store, error) {
+	if IsPostgres(name) {
+		return Open(name)
+	}
+	if fi, err := os.Stat(name); err != nil {
 		return nil, err
 	} else if fi.IsDir() {
-		return nil, fmt.Errorf("%s is a folder; the store is a file, such as %s", path, filepath.Join(path, "weir.db"))
+		return nil, fmt.Errorf("%s is a folder; the store is a file, such as %s", name, filepath.Join(name, "weir.db"))
 	}
-	return Open(path)
+	return Open(name)
 }
 
 // escapePath keeps characters that mean something in a URI.
@@ -94,9 +127,15 @@ func escapePath(p string) string {
 	return strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(p)
 }
 
-func (s *Store) migrate() error {
-	var v int
-	if err := s.db.QueryRow("PRAGMA user_version").Scan(&v); err != nil {
+// migrate brings the tables to schemaVersion.
+func (s *Store) migrate(ctx context.Context) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	v, err := s.version(ctx, tx)
+	if err != nil {
 		return err
 	}
 	if v > schemaVersion {
@@ -105,24 +144,43 @@ func (s *Store) migrate() error {
 	if v == schemaVersion {
 		return nil
 	}
-	tx, err := s.db.Begin()
-	if err != nil {
-		return err
+	for _, stmt := range strings.Split(schema, ";\n") {
+		if strings.TrimSpace(stmt) == "" {
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, stmt); err != nil {
+			return err
+		}
 	}
-	defer tx.Rollback()
-	if _, err := tx.Exec(schema); err != nil {
-		return err
+	set := fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)
+	if s.postgres {
+		set = fmt.Sprintf("INSERT INTO weir_schema (version) VALUES (%d)", schemaVersion)
 	}
-	if _, err := tx.Exec(fmt.Sprintf("PRAGMA user_version = %d", schemaVersion)); err != nil {
+	if _, err := tx.ExecContext(ctx, set); err != nil {
 		return err
 	}
 	return tx.Commit()
 }
 
+// version is the schema of the database, 0 for an empty one. In PostgreSQL it holds off others
+// that migrate at the same time until the transaction ends.
+func (s *Store) version(ctx context.Context, tx *sql.Tx) (v int, err error) {
+	if !s.postgres {
+		return v, tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
+	}
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(20010)"); err != nil {
+		return 0, err
+	}
+	if _, err := tx.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS weir_schema (version BIGINT NOT NULL)"); err != nil {
+		return 0, err
+	}
+	return v, tx.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM weir_schema").Scan(&v)
+}
+
 // Close closes the database.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Path is the file of the database.
+// Path is the file or the address of the database.
 func (s *Store) Path() string { return s.path }
 
 // An Entry is one run in the store.

@@ -35,10 +35,14 @@ func open(t *testing.T, path string) *Store {
 	return s
 }
 
-// TestPutQuery puts, replaces, filters and finds by a beginning of the id.
+// TestPutQuery puts, replaces, filters and finds by a beginning of the id, in both databases.
 func TestPutQuery(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { putQuery(t, open(t, filepath.Join(t.TempDir(), "a dir?", "w#eir.db"))) })
+	t.Run("postgres", func(t *testing.T) { putQuery(t, open(t, postgres(t))) })
+}
+
+func putQuery(t *testing.T, s *Store) {
 	ctx := context.Background()
-	s := open(t, filepath.Join(t.TempDir(), "a dir?", "w#eir.db"))
 	if err := s.Put(ctx, entry("aa11", 8, "none"), entry("aa22", 16, "none"), entry("bb33", 8, "dram")); err != nil {
 		t.Fatal(err)
 	}
@@ -77,16 +81,25 @@ func TestPutQuery(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses: two openers write at once and lose nothing.
+// TestTwoProcesses: several openers make the tables and write at once and lose nothing.
 func TestTwoProcesses(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "weir.db")
+	t.Run("sqlite", func(t *testing.T) { twoProcesses(t, filepath.Join(t.TempDir(), "weir.db")) })
+	t.Run("postgres", func(t *testing.T) { twoProcesses(t, postgres(t)) })
+}
+
+func twoProcesses(t *testing.T, path string) {
 	ctx := context.Background()
 	var wg sync.WaitGroup
 	for k := range 4 {
-		s := open(t, path)
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
+			s, err := Open(path)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
 			for i := range 25 {
 				if err := s.Put(ctx, entry(fmt.Sprintf("%d-%d", k, i), i+1, "none")); err != nil {
 					t.Error(err)
