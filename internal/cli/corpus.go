@@ -3,11 +3,8 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -31,149 +28,57 @@ func newCorpusCmd(app *App) *cobra.Command {
 	cmd.AddCommand(
 		newCorpusStatsCmd(app),
 		newCorpusShowCmd(app),
+		newCorpusValidateCmd(app),
 		newCorpusGenerateCmd(app),
+		newCorpusFetchCmd(app),
+		newCorpusCompileCmd(app),
+		newCorpusConvertCmd(app),
+		newCorpusFilterCmd(app),
+		newCorpusSampleCmd(app),
+		newCorpusAnonymizeCmd(app),
 	)
 	return cmd
 }
 
 // corpusFlags are the flags of every command that reads a corpus.
-type corpusFlags struct{ skipBroken bool }
+type corpusFlags struct{ opt corpus.LoadOptions }
 
 func (f *corpusFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.skipBroken, "skip-broken", false, "leave out traces that can't be read, and count them")
+	fl := cmd.Flags()
+	fl.BoolVar(&f.opt.SkipBroken, "skip-broken", false, "leave out traces that can't be read, and count them")
+	fl.Int64Var(&f.opt.BlockSize, "source-block-size", 0, "tokens in a block, for forms that don't record it (default 512 for Mooncake, 16 for Bailian, 64 for text)")
 }
 
 // load reads a corpus and says once what was passed over.
 func (f *corpusFlags) load(app *App, path string) (*corpus.Corpus, error) {
-	c, err := corpus.Load(path, corpus.LoadOptions{SkipBroken: f.skipBroken})
-	if err != nil {
-		var fe *corpus.FormatError
-		if errors.As(err, &fe) && !f.skipBroken {
-			return nil, usagef("%w (--skip-broken leaves broken traces out)", err)
-		}
-		return nil, usage(err)
+	if f.opt.BlockSize < 0 {
+		return nil, usagef("--source-block-size is %d: want at least 1", f.opt.BlockSize)
 	}
+	c, err := corpus.Load(path, f.opt)
+	if err != nil {
+		return nil, f.broken(err)
+	}
+	f.tell(app, c)
+	return c, nil
+}
+
+// broken marks an error of reading and says how to go on without the broken traces.
+func (f *corpusFlags) broken(err error) error {
+	var fe *corpus.FormatError
+	if errors.As(err, &fe) && !f.opt.SkipBroken {
+		return usagef("%w (--skip-broken leaves broken traces out)", err)
+	}
+	return usage(err)
+}
+
+// tell prints what was left out and what was remarkable.
+func (f *corpusFlags) tell(app *App, c *corpus.Corpus) {
 	for _, err := range c.Skipped {
 		fmt.Fprintf(app.Err, "weir: skipped: %v\n", err)
 	}
 	for _, n := range c.Notes {
 		fmt.Fprintf(app.Err, "weir: note: %s\n", n)
 	}
-	return c, nil
-}
-
-func newCorpusStatsCmd(app *App) *cobra.Command {
-	var f corpusFlags
-	cmd := &cobra.Command{
-		Use:   "stats CORPUS...",
-		Short: "Print statistics of one corpus, or of several side by side",
-		Example: `  weir corpus stats traces
-  weir corpus stats recorded generated --json`,
-		Args: minArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var all []*corpus.Stats
-			for _, path := range args {
-				c, err := f.load(app, path)
-				if err != nil {
-					return err
-				}
-				all = append(all, c.Stats())
-			}
-			if app.JSON {
-				if len(all) == 1 {
-					return app.printJSON(all[0])
-				}
-				return app.printJSON(all)
-			}
-			return printStats(app, all)
-		},
-	}
-	f.add(cmd)
-	return cmd
-}
-
-func printStats(app *App, all []*corpus.Stats) error {
-	w := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', 0)
-	row := func(name string, cell func(*corpus.Stats) string) {
-		cells := []string{name}
-		for _, s := range all {
-			cells = append(cells, cell(s))
-		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
-	}
-	num := func(name string, v func(*corpus.Stats) int64) {
-		row(name, func(s *corpus.Stats) string { return fmt.Sprint(v(s)) })
-	}
-	row("corpus", func(s *corpus.Stats) string { return s.Name })
-	row("fingerprint", func(s *corpus.Stats) string { return s.Fingerprint })
-	num("traces", func(s *corpus.Stats) int64 { return int64(s.Traces) })
-	num("skipped traces", func(s *corpus.Stats) int64 { return int64(s.Skipped) })
-	num("streams", func(s *corpus.Stats) int64 { return int64(s.Streams) })
-	kinds := []corpus.Kind{corpus.Root, corpus.SubAgent, corpus.FlatAgent, corpus.WorkerGroup, corpus.Aux}
-	for _, k := range kinds {
-		num("  "+k.String(), func(s *corpus.Stats) int64 { return int64(s.StreamsBy[k.String()]) })
-	}
-	num("  of these in the background", func(s *corpus.Stats) int64 { return int64(s.Background) })
-	num("turns", func(s *corpus.Stats) int64 { return int64(s.Turns) })
-	num("dropped turns", func(s *corpus.Stats) int64 { return int64(s.DroppedTurns) })
-	row("sub-agents' share of turns", func(s *corpus.Stats) string { return fmt.Sprintf("%.4f", s.SubAgentShare) })
-	num("compactions", func(s *corpus.Stats) int64 { return int64(s.Compactions) })
-	num("input tokens", func(s *corpus.Stats) int64 { return s.InTokens })
-	num("output tokens", func(s *corpus.Stats) int64 { return s.OutTokens })
-	num("blocks in all prompts", func(s *corpus.Stats) int64 { return s.TotalBlocks })
-	num("different blocks", func(s *corpus.Stats) int64 { return s.UniqueBlocks })
-	row("hit rate, infinite cache", func(s *corpus.Stats) string {
-		if s.Infinite == nil {
-			return "unknown: no block ids"
-		}
-		return fmt.Sprintf("%.4f", s.Infinite.Rate)
-	})
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintln(app.Out)
-
-	w = tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	head := "\tn\tmean\tmin\tp10\tp25\tp50\tp75\tp90\tp95\tp99\tmax\t"
-	fmt.Fprintln(w, head)
-	for _, d := range []struct {
-		name string
-		get  func(*corpus.Stats) *corpus.Dist
-		prec int
-	}{
-		{"turns per trace", func(s *corpus.Stats) *corpus.Dist { return s.TurnsPerTrace }, 0},
-		{"input tokens", func(s *corpus.Stats) *corpus.Dist { return s.In }, 0},
-		{"output tokens", func(s *corpus.Stats) *corpus.Dist { return s.Out }, 0},
-		{"new tokens", func(s *corpus.Stats) *corpus.Dist { return s.New }, 0},
-		{"context growth", func(s *corpus.Stats) *corpus.Dist { return s.Growth }, 0},
-		{"gap, s", func(s *corpus.Stats) *corpus.Dist { return s.GapSeconds }, 1},
-		{"think time, s", func(s *corpus.Stats) *corpus.Dist { return s.ThinkSeconds }, 1},
-		{"service time, s", func(s *corpus.Stats) *corpus.Dist { return s.APISeconds }, 1},
-		{"trace duration, s", func(s *corpus.Stats) *corpus.Dist { return s.TraceSeconds }, 0},
-		{"peak context", func(s *corpus.Stats) *corpus.Dist { return s.PeakContext }, 0},
-		{"different tokens per trace", func(s *corpus.Stats) *corpus.Dist { return s.UniqueTokens }, 0},
-		{"sub-agents per trace", func(s *corpus.Stats) *corpus.Dist { return s.AgentsPerTrace }, 0},
-		{"prefix reuse per trace", func(s *corpus.Stats) *corpus.Dist { return s.PrefixReuse }, 3},
-		{"infinite hit rate per trace", func(s *corpus.Stats) *corpus.Dist { return s.InfinitePerTrace }, 3},
-	} {
-		for i, s := range all {
-			name := d.name
-			if len(all) > 1 {
-				name = fmt.Sprintf("%s [%d]", d.name, i+1)
-			}
-			v := d.get(s)
-			if v == nil {
-				fmt.Fprintf(w, "%s\t0\t%s\n", name, strings.Repeat("-\t", 10))
-				continue
-			}
-			fmt.Fprintf(w, "%s\t%d\t", name, v.N)
-			for _, x := range []float64{v.Mean, v.Min, v.P10, v.P25, v.P50, v.P75, v.P90, v.P95, v.P99, v.Max} {
-				fmt.Fprintf(w, "%.*f\t", d.prec, x)
-			}
-			fmt.Fprintln(w)
-		}
-	}
-	return w.Flush()
 }
 
 func newCorpusShowCmd(app *App) *cobra.Command {
@@ -251,59 +156,4 @@ func listTraces(app *App, c *corpus.Corpus) error {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.0f\t%s\n", l.ID, l.Streams, l.Turns, l.PeakIn, l.Seconds, rate)
 	}
 	return w.Flush()
-}
-
-func newCorpusGenerateCmd(app *App) *cobra.Command {
-	var opt corpus.GenerateOptions
-	var dir string
-	var think time.Duration
-	cmd := &cobra.Command{
-		Use:   "generate -o DIR",
-		Short: "Write made-up agent runs that follow measured distributions",
-		Long: `Write made-up agent runs in the Weka form: their lengths, growth, pauses, prefix reuse and
-sub-agents follow what was measured on recorded runs. A knob that is 0 takes the measured value.
-Equal flags give equal files on any machine.`,
-		Example: `  weir corpus generate -o traces --traces 100 --seed 7
-  weir corpus generate -o long --turns 200 --growth 2000 --sub-agents 0.24`,
-		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if dir == "" {
-				return usagef("-o DIR is missing: where should the traces be written?")
-			}
-			opt.ThinkNs = int64(think)
-			c, err := corpus.Generate(opt)
-			if err != nil {
-				return usage(err)
-			}
-			if err := corpus.WriteWekaDir(dir, c); err != nil {
-				var pe *os.PathError
-				if errors.As(err, &pe) {
-					return err
-				}
-				return usage(err)
-			}
-			if app.JSON {
-				return app.printJSON(map[string]any{"directory": dir, "traces": len(c.Traces), "fingerprint": c.Fingerprint})
-			}
-			_, err = fmt.Fprintf(app.Out, "%d traces in %s, fingerprint %s\n", len(c.Traces), dir, c.Fingerprint)
-			return err
-		},
-	}
-	fl := cmd.Flags()
-	fl.StringVarP(&dir, "output", "o", "", "directory for the traces")
-	fl.IntVar(&opt.Traces, "traces", 64, "number of traces")
-	fl.Uint64Var(&opt.Seed, "seed", 1, "seed")
-	fl.Int64Var(&opt.Turns, "turns", 0, "median turns of an agent")
-	fl.Int64Var(&opt.SystemTokens, "system", 0, "median tokens of tools and system prompt")
-	fl.BoolVar(&opt.SharedSystem, "shared-system", false, "give every trace a system prompt of one length")
-	fl.Int64Var(&opt.FirstIn, "first-input", 0, "median tokens of the first prompt")
-	fl.Int64Var(&opt.Growth, "growth", 0, "median tokens that a turn adds")
-	fl.Int64Var(&opt.Out, "out", 0, "median output tokens of a turn")
-	fl.Int64Var(&opt.Context, "context", 0, "median context at which a run is compacted")
-	fl.DurationVar(&think, "think", 0, "median think time")
-	fl.Float64Var(&opt.SubAgentShare, "sub-agents", 0, "share of turns in sub-agents; negative for none")
-	fl.IntVar(&opt.FanOut, "fan-out", 0, "most sub-agents that start side by side")
-	fl.Float64Var(&opt.Rewrites, "rewrites", 0, "share of turns that rewrite the context; negative for none")
-	fl.Int64Var(&opt.BlockSize, "block-size", 64, "tokens in a block")
-	return cmd
 }

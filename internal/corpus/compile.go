@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
 )
 
 // compiledVersion is part of every key: a file that an older reader made is made again.
@@ -25,22 +23,11 @@ func SourceKey(path string, opt LoadOptions) ([]byte, error) {
 		return nil, err
 	}
 	sums := make([][sha256.Size]byte, len(files))
-	errs := make([]error, len(files))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(files)) {
-		wg.Go(func() {
-			for i := range next {
-				sums[i], errs[i] = sumFile(files[i])
-			}
-		})
-	}
-	for i := range files {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	err = inParallel(len(files), func(i int) (err error) {
+		sums[i], err = sumFile(files[i])
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	h := sha256.New()
@@ -151,4 +138,13 @@ func fileSize(name string) int64 {
 		return info.Size()
 	}
 	return 0
+}
+
+// WriteCompiled writes a corpus that is in memory in the compiled form. Its key is that of no
+// source, so Compile never takes the file for the work of another.
+func WriteCompiled(name string, c *Corpus) error {
+	sum := sha256.Sum256([]byte("memory " + c.Fingerprint))
+	var key [keyBytes]byte
+	copy(key[:], sum[:])
+	return writeFile(name, func(w io.Writer) error { return encodeCompiled(w, c, key) })
 }

@@ -113,6 +113,10 @@ func unknownForm(s *scanner, keys []string) *FormatError {
 		s.fail("no known form: the first object has the fields %s; Weir reads %s", strings.Join(keys, ", "), knownForms)
 	case c == 0 && s.pos >= len(s.buf):
 		return &FormatError{File: s.file, Msg: "the file is empty"}
+	case c == '{':
+		// What is wrong with the object is more useful than that its form is not known.
+		s.skip()
+		s.fail("no known form: the first object has no fields; Weir reads %s", knownForms)
 	default:
 		s.fail("want an object, an array or a CSV header, found %s; Weir reads %s", s.found(), knownForms)
 	}

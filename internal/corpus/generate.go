@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"runtime"
-	"sync"
 )
 
 // GenerateOptions shape a generated corpus. The zero value of a knob takes what was measured
@@ -17,6 +15,7 @@ type GenerateOptions struct {
 
 	Turns         int64   // median turns of a root
 	SystemTokens  int64   // median tokens of tools and system prompt
+	SharedSystem  bool    // every agent, sub-agents too, begins with one system prompt of one length
 	FirstIn       int64   // median prompt of the first turn
 	Growth        int64   // median tokens that a turn adds to the context
 	Out           int64   // median output tokens of a turn
@@ -24,9 +23,9 @@ type GenerateOptions struct {
 	ThinkNs       int64   // median time between turns
 	SubAgentShare float64 // share of turns that are sub-agents'; below 0 is none
 	FanOut        int     // most sub-agents that start side by side; 0 is 3
-	SharedSystem  bool    // all traces begin with one system prompt of one length
-	BlockSize     int64   // tokens in a block; 0 is 64
 	Rewrites      float64 // share of turns that rewrite the context behind the system prompt; below 0 is none
+	Resumes       float64 // share of pauses over an hour behind which a new session begins; below 0 is none
+	BlockSize     int64   // tokens in a block; 0 is 64
 }
 
 // A knot is a point of a measured distribution: a share q of all values lies under v.
@@ -36,7 +35,7 @@ type knot struct{ q, v float64 }
 // where the survey gives them (peers F.2, 2026-05); the shape between those points, the first
 // prompt, the growth and the sub-agents are of the 101 traces that are published with them.
 var (
-	mTurns   = []knot{{0, 3}, {.10, 6}, {.25, 20}, {.50, 45}, {.75, 95}, {.90, 156}, {.99, 420}, {1, 514}}
+	mTurns   = []knot{{0, 3}, {.05, 5}, {.10, 7}, {.25, 21}, {.50, 44}, {.75, 92}, {.90, 150}, {.99, 420}, {1, 514}}
 	mOut     = []knot{{0, 5}, {.10, 110}, {.25, 142}, {.50, 216}, {.75, 445}, {.90, 898}, {.99, 3940}, {1, 18195}}
 	mThink   = []knot{{0, .2}, {.10, 4}, {.25, 6}, {.50, 10}, {.75, 30}, {.90, 150}, {.99, 2600}, {1, 14000}}
 	mFirst   = []knot{{0, 10580}, {.05, 13962}, {.10, 15678}, {.25, 18333}, {.50, 25564}, {.75, 90000}, {.90, 240000}, {1, 525663}}
@@ -49,9 +48,11 @@ var (
 )
 
 const (
-	mRewrites      = 0.021 // turns that keep little more than the system prompt
+	mRewrites      = 0.018 // turns that keep little more than the system prompt
 	mPullbacks     = 0.048 // turns that take the last blocks back
+	mResumes       = 0.45  // pauses over an hour behind which the context is another: flat agents
 	mSubAgentShare = 0.04  // turns of recorded sub-agents
+	shortRun       = 12    // turns
 	mStreaming     = 0.15  // traces whose requests have a recorded time to first token
 
 	// Service time in seconds: a least-squares fit over the 7,189 turns of the 101 traces that
@@ -60,8 +61,10 @@ const (
 )
 
 // draw takes a value from a distribution: the knots, interpolated in the logarithm.
-func draw(r *rand.Rand, k []knot, scale float64) float64 {
-	u := r.Float64()
+func draw(r *rand.Rand, k []knot, scale float64) float64 { return at(k, r.Float64(), scale) }
+
+// at is the value of a distribution at a share u.
+func at(k []knot, u, scale float64) float64 {
 	for i := 1; i < len(k); i++ {
 		if u <= k[i].q {
 			a, b := k[i-1], k[i]
@@ -72,15 +75,7 @@ func draw(r *rand.Rand, k []knot, scale float64) float64 {
 	return scale * k[len(k)-1].v
 }
 
-// median is the value of a distribution at q = 0.5.
-func median(k []knot) float64 {
-	for _, p := range k {
-		if p.q == 0.5 {
-			return p.v
-		}
-	}
-	return k[len(k)/2].v
-}
+func median(k []knot) float64 { return at(k, 0.5, 1) }
 
 // mean is the mean of what draw takes from a distribution.
 func mean(k []knot) float64 {
@@ -110,46 +105,38 @@ func Generate(opt GenerateOptions) (*Corpus, error) {
 		opt.FanOut = 3
 	}
 	switch {
-	case opt.Traces < 0:
-		return nil, fmt.Errorf("traces is %d: want at least 1", opt.Traces)
 	case opt.SubAgentShare >= 0.9:
 		return nil, fmt.Errorf("the share of sub-agents is %g: want under 0.9", opt.SubAgentShare)
-	case opt.Rewrites > 1:
-		return nil, fmt.Errorf("the share of rewrites is %g: want at most 1", opt.Rewrites)
+	case opt.Rewrites > 1 || opt.Resumes > 1:
+		return nil, fmt.Errorf("the share of rewrites is %g and that of resumes %g: want at most 1", opt.Rewrites, opt.Resumes)
+	case math.IsNaN(opt.SubAgentShare) || math.IsNaN(opt.Rewrites) || math.IsNaN(opt.Resumes):
+		return nil, fmt.Errorf("a share is not a number")
 	}
 	for _, k := range []struct {
 		name string
 		v    int64
-	}{{"turns", opt.Turns}, {"system tokens", opt.SystemTokens}, {"first prompt", opt.FirstIn}, {"growth", opt.Growth},
+	}{{"traces", int64(opt.Traces)}, {"turns", opt.Turns}, {"system tokens", opt.SystemTokens}, {"first prompt", opt.FirstIn}, {"growth", opt.Growth},
 		{"output", opt.Out}, {"context", opt.Context}, {"think time", opt.ThinkNs}, {"fan-out", int64(opt.FanOut)}, {"block size", opt.BlockSize}} {
-		if k.v < 0 {
-			return nil, fmt.Errorf("%s is %d: want at least 0", k.name, k.v)
+		most := int64(10_000_000)
+		if k.name == "think time" {
+			most = 30 * 24 * 3600 * 1_000_000_000
+		}
+		if k.v < 0 || k.v > most {
+			return nil, fmt.Errorf("%s is %d: want 0 to %d", k.name, k.v, most)
 		}
 	}
 	traces := make([]*Trace, opt.Traces)
 	digests := make([][]byte, opt.Traces)
-	errs := make([]error, opt.Traces)
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), opt.Traces) {
-		wg.Go(func() {
-			for i := range next {
-				rec := newGenerator(&opt, i).trace()
-				if traces[i], errs[i] = rec.build(); errs[i] == nil {
-					digests[i] = digest(traces[i])
-				}
-			}
-		})
-	}
-	for i := range traces {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
-	for _, err := range errs {
+	err := inParallel(opt.Traces, func(i int) error {
+		t, err := newGenerator(&opt, i).trace().build()
 		if err != nil {
-			return nil, err
+			return err
 		}
+		traces[i], digests[i] = t, digest(t)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return &Corpus{
 		Name:        fmt.Sprintf("generated, seed %d, %d traces", opt.Seed, opt.Traces),
@@ -194,7 +181,11 @@ func newGenerator(opt *GenerateOptions, i int) *generator {
 	}
 	g.agentSystem = g.system * 3 / 5
 	g.sysBlocks = g.fresh((g.system + opt.BlockSize - 1) / opt.BlockSize)
-	g.agentBlocks = g.fresh((g.agentSystem + opt.BlockSize - 1) / opt.BlockSize)
+	if opt.SharedSystem {
+		g.agentSystem, g.agentBlocks = g.system, g.sysBlocks
+	} else {
+		g.agentBlocks = g.fresh((g.agentSystem + opt.BlockSize - 1) / opt.BlockSize)
+	}
 	return g
 }
 
@@ -261,7 +252,17 @@ func (g *generator) trace() *recording {
 	}
 	n := max(1, int(math.Round(draw(g.r, mTurns, g.sTurns))))
 	limit := int64(draw(g.r, mContext, g.sContext))
-	first := max(int64(draw(g.r, mFirst, g.sFirst)), g.system+g.opt.BlockSize)
+	// Short runs are mostly those that were given a large context at once: 15 of the 17 traces
+	// of up to 12 turns began over the median of all first prompts.
+	upper := 0.41
+	if float64(n) <= shortRun*g.sTurns {
+		upper = 0.85
+	}
+	u := g.r.Float64() / 2
+	if g.r.Float64() < upper {
+		u += 0.5
+	}
+	first := max(int64(at(mFirst, u, g.sFirst)), g.system+g.opt.BlockSize)
 	limit = max(limit, first+first/8)
 	rewrites := g.opt.Rewrites
 	switch {
@@ -269,6 +270,13 @@ func (g *generator) trace() *recording {
 		rewrites = mRewrites
 	case rewrites < 0:
 		rewrites = 0
+	}
+	resumes := g.opt.Resumes
+	switch {
+	case resumes == 0:
+		resumes = mResumes
+	case resumes < 0:
+		resumes = 0
 	}
 	sys := len(g.sysBlocks)
 	c := g.grow(g.sysBlocks[:sys:sys], sys, first)
@@ -290,6 +298,11 @@ func (g *generator) trace() *recording {
 		up := g.step(mGrowth, q.out)
 		u := g.r.Float64()
 		switch in := c.in + up; {
+		case think > seamMaxGapNs && g.r.Float64() < resumes:
+			// Somebody came back and began anew: another session of the same agent.
+			in = max(int64(draw(g.r, mFirst, g.sFirst)), g.system+g.opt.BlockSize)
+			limit = max(limit, in+in/8)
+			c = g.grow(c.blocks, sys, in)
 		case in > limit:
 			// Compaction: the system prompt and a summary stay.
 			c = g.grow(c.blocks, sys, max(g.system+g.opt.BlockSize, int64(float64(limit)*(0.10+0.25*g.r.Float64()))))

@@ -102,7 +102,7 @@ func assertSameTrace(t *testing.T, a, b *Trace) {
 
 // TestGeneratedFollowsMeasured compares with the survey of 710 traces (peers F.2).
 func TestGeneratedFollowsMeasured(t *testing.T) {
-	c, err := Generate(GenerateOptions{Seed: 1, Traces: 400})
+	c, err := Generate(GenerateOptions{Seed: 1, Traces: 600})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func list(path string) ([]string, error) {
 				return filepath.SkipDir
 			}
 			return nil
-		case d.IsDir() || !isTraceName(d.Name()):
+		case d.IsDir() || !IsTraceFile(d.Name()):
 			return nil
 		}
 		if info, err := os.Stat(p); err != nil || info.IsDir() {
@@ -139,7 +139,9 @@ func list(path string) ([]string, error) {
 	return files, nil
 }
 
-func isTraceName(name string) bool {
+// IsTraceFile reports whether a file is one by its name: .json, .jsonl, .ndjson or .csv, each
+// also as .gz or .zst.
+func IsTraceFile(name string) bool {
 	name = strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(name), ".gz"), ".zst")
 	return slices.Contains(extensions, filepath.Ext(name))
 }

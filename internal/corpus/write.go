@@ -2,7 +2,9 @@ package corpus
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
@@ -10,50 +12,58 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-// WriteWeka writes a trace in the Weka form. Reading it back gives the same trace: streams
-// that were found in a flat list are written flat and found again.
-//
-// The form has one level of sub-agents below the root; a trace with more is refused.
+// WriteWeka writes a trace in the Weka form, on one line. Reading it back gives the same
+// trace: streams that were found in a flat list are written flat and found again. A trace that
+// the form can't hold, such as one with sub-agents of sub-agents, is refused.
 func WriteWeka(w io.Writer, t *Trace) error {
+	rec, err := flatten(t)
+	if err != nil {
+		return err
+	}
 	out := bufio.NewWriterSize(w, 1<<16)
-	if err := writeWeka(out, t); err != nil {
+	if err := rec.write(out); err != nil {
 		return err
 	}
 	return out.Flush()
 }
 
-// An entry is an element of the list of a Weka trace.
-type wekaEntry struct {
-	t      int64
-	place  int // among entries of one time: root turns before what they spawn
-	stream int
-	turn   int // Unbound for a sub-agent
-}
-
-func writeWeka(w *bufio.Writer, t *Trace) error {
-	var entries []wekaEntry
-	inner := map[int][]At{} // requests of a sub-agent, its own and those of chains found in it
-	owner := map[string]int{}
+// flatten undoes build: it lays the turns of a trace out as a flat list with recorded
+// sub-agents, in an order from which build finds the same streams again.
+func flatten(t *Trace) (*recording, error) {
+	rec := &recording{id: t.ID, blockSize: t.BlockSize, models: t.Models, systemTokens: t.Streams[0].SystemTokens,
+		extra: t.Extra[At{Unbound, Unbound}]}
+	refuse := func(format string, a ...any) error {
+		return fmt.Errorf("trace %s: the Weka form can't hold it: %s", t.ID, fmt.Sprintf(format, a...))
+	}
+	if t.LengthsOnly {
+		return nil, refuse("it records lengths only, no block ids")
+	}
+	type entry struct {
+		t     int64
+		place int // among entries of one time: a turn of the root before what it spawns
+		at    At  // Turn is Unbound for a sub-agent
+	}
+	var entries []entry
+	inner := map[int][]At{} // turns of a sub-agent and of the chains that were found in it
+	agents := map[string]int{}
 	for i := range t.Streams {
 		s := &t.Streams[i]
-		if s.Depth > 1 || i > 0 && s.Parent != 0 {
-			return fmt.Errorf("trace %s: stream %s is %d levels deep: the Weka form has one level of sub-agents", t.ID, s.ID, s.Depth)
-		}
-		if s.Kind == SubAgent {
-			owner[s.ID] = i
-			entries = append(entries, wekaEntry{t: s.StartNs, place: 2*s.Spawn + 1, stream: i, turn: Unbound})
+		if s.Depth > 1 {
+			return nil, refuse("stream %s is %d levels deep, and the form has one level of sub-agents", s.ID, s.Depth)
 		}
 		in := Unbound
-		if name, found := strings.CutPrefix(s.ID, t.ID+"::sa:"); found {
-			if j, ok := owner[s.ID]; ok {
-				in = j
-			} else {
-				for id, j := range owner {
-					if strings.HasPrefix(name, strings.TrimPrefix(id, t.ID+"::sa:")+":") {
-						in = j
-					}
+		if s.Kind == SubAgent {
+			agents[s.ID] = i
+			entries = append(entries, entry{s.StartNs, 2*s.Spawn + 1, At{i, Unbound}})
+			in = i
+		} else if strings.HasPrefix(s.ID, t.ID+"::sa:") {
+			for id, j := range agents {
+				if strings.HasPrefix(s.ID, id+":") {
+					in = j
 				}
 			}
 		}
@@ -62,39 +72,74 @@ func writeWeka(w *bufio.Writer, t *Trace) error {
 			case in != Unbound:
 				inner[in] = append(inner[in], At{i, k})
 			case i == 0:
-				entries = append(entries, wekaEntry{t: s.Turns[k].StartNs, place: 2 * k, stream: i, turn: k})
+				entries = append(entries, entry{s.Turns[k].StartNs, 2 * k, At{i, k}})
 			default:
-				entries = append(entries, wekaEntry{t: s.Turns[k].StartNs, place: 2*s.Spawn + 1, stream: i, turn: k})
+				entries = append(entries, entry{s.Turns[k].StartNs, 2*s.Spawn + 1, At{i, k}})
 			}
 		}
 	}
-	slices.SortStableFunc(entries, func(a, b wekaEntry) int {
+	slices.SortStableFunc(entries, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.t, b.t), cmp.Compare(a.place, b.place))
 	})
+	for outer, e := range entries {
+		if e.at.Turn != Unbound {
+			rec.requests = append(rec.requests, t.request(e.at, outer))
+			continue
+		}
+		s := &t.Streams[e.at.Stream]
+		a := agent{outer: outer, t: s.StartNs, id: strings.TrimPrefix(s.ID, t.ID+"::sa:"), label: s.Label,
+			duration: s.EndNs - s.StartNs, systemTokens: s.SystemTokens, extra: t.Extra[e.at]}
+		list := inner[e.at.Stream]
+		slices.SortStableFunc(list, func(x, y At) int {
+			return cmp.Compare(t.Streams[x.Stream].Turns[x.Turn].StartNs, t.Streams[y.Stream].Turns[y.Turn].StartNs)
+		})
+		for j, at := range list {
+			a.requests = append(a.requests, t.request(at, j))
+		}
+		rec.agents = append(rec.agents, a)
+	}
+	again, err := rec.build()
+	if err == nil && !bytes.Equal(digest(again), digest(t)) {
+		err = refuse("its streams would not be found again in a flat list; a compiled file or Mooncake lines with Weir's members can hold it")
+	}
+	return rec, err
+}
 
+func (t *Trace) request(at At, outer int) request {
+	u := &t.Streams[at.Stream].Turns[at.Turn]
+	return request{outer: outer, t: u.StartNs, api: u.APINs, hasAPI: u.APINs > 0, think: u.ThinkNs, ttft: u.TTFTNs,
+		in: u.In, out: u.Out, model: u.Model, blocks: u.Blocks, extra: t.Extra[at]}
+}
+
+func (rec *recording) write(w *bufio.Writer) error {
 	b := make([]byte, 0, 1<<16)
 	b = append(b, `{"id":`...)
-	b = appendString(b, t.ID)
+	b = appendString(b, rec.id)
 	b = append(b, `,"models":[`...)
-	for i, m := range t.Models {
+	for i, m := range rec.models {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = appendString(b, m)
 	}
 	b = append(b, `],"block_size":`...)
-	b = strconv.AppendInt(b, t.BlockSize, 10)
-	b = append(b, `,"hash_id_scope":"local","tool_tokens":0,"system_tokens":`...)
-	b = strconv.AppendInt(b, t.Streams[0].SystemTokens, 10)
+	b = strconv.AppendInt(b, rec.blockSize, 10)
+	b = append(b, `,"hash_id_scope":"local","tool_tokens":`...)
+	b = strconv.AppendInt(b, rec.toolTokens, 10)
+	b = append(b, `,"system_tokens":`...)
+	b = strconv.AppendInt(b, rec.systemTokens, 10)
 	b = append(b, `,"requests":[`...)
-	for i, e := range entries {
-		if i > 0 {
+	r, a := 0, 0
+	for r < len(rec.requests) || a < len(rec.agents) {
+		if r+a > 0 {
 			b = append(b, ',')
 		}
-		if e.turn != Unbound {
-			b = appendRequest(b, t, At{e.stream, e.turn})
+		if a == len(rec.agents) || r < len(rec.requests) && rec.requests[r].outer < rec.agents[a].outer {
+			b = rec.appendRequest(b, &rec.requests[r])
+			r++
 		} else {
-			b = appendAgent(b, t, e.stream, inner[e.stream])
+			b = rec.appendAgent(b, &rec.agents[a])
+			a++
 		}
 		if _, err := w.Write(b); err != nil {
 			return err
@@ -102,9 +147,9 @@ func writeWeka(w *bufio.Writer, t *Trace) error {
 		b = b[:0]
 	}
 	b = append(b, ']')
-	if extra := t.Extra[At{Unbound, Unbound}]; extra != "" {
+	if rec.extra != "" {
 		b = append(b, ',')
-		b = append(b, extra...)
+		b = append(b, rec.extra...)
 	}
 	b = append(b, "}\n"...)
 	_, err := w.Write(b)
@@ -117,88 +162,89 @@ const (
 	plainAgent   = `"status":"completed"`
 )
 
-func appendAgent(b []byte, t *Trace, stream int, requests []At) []byte {
-	s := &t.Streams[stream]
-	slices.SortStableFunc(requests, func(x, y At) int {
-		return cmp.Compare(t.Streams[x.Stream].Turns[x.Turn].StartNs, t.Streams[y.Stream].Turns[y.Turn].StartNs)
-	})
-	b = append(b, `{"t":`...)
-	b = append(b, seconds(s.StartNs)...)
-	b = append(b, `,"type":"subagent","agent_id":`...)
-	b = appendString(b, strings.TrimPrefix(s.ID, t.ID+"::sa:"))
-	b = append(b, `,"subagent_type":`...)
-	b = appendString(b, s.Label)
-	b = append(b, `,"duration_ms":`...)
-	b = append(b, milliseconds(s.EndNs-s.StartNs)...)
-	b = append(b, ',')
-	if extra := t.Extra[At{stream, Unbound}]; extra != "" {
-		b = append(b, extra...)
-	} else {
-		b = append(b, plainAgent...)
+func orPlain(b []byte, extra, plain string) []byte {
+	if extra == "" {
+		extra = plain
 	}
+	return append(b, extra...)
+}
+
+func (rec *recording) appendAgent(b []byte, a *agent) []byte {
+	b = append(b, `{"t":`...)
+	b = append(b, seconds(a.t)...)
+	b = append(b, `,"type":"subagent","agent_id":`...)
+	b = appendString(b, a.id)
+	b = append(b, `,"subagent_type":`...)
+	b = appendString(b, a.label)
+	b = append(b, `,"duration_ms":`...)
+	b = append(b, milliseconds(a.duration)...)
+	b = append(b, ',')
+	b = orPlain(b, a.extra, plainAgent)
 	b = append(b, `,"models":[`...)
 	var models []int
-	for _, at := range requests {
-		if m := t.Streams[at.Stream].Turns[at.Turn].Model; !slices.Contains(models, m) {
+	for i := range a.requests {
+		if m := a.requests[i].model; !slices.Contains(models, m) {
 			if len(models) > 0 {
 				b = append(b, ',')
 			}
-			b = appendString(b, t.Models[m])
+			b = appendString(b, rec.models[m])
 			models = append(models, m)
 		}
 	}
-	b = append(b, `],"tool_tokens":0,"system_tokens":`...)
-	b = strconv.AppendInt(b, s.SystemTokens, 10)
+	b = append(b, `],"tool_tokens":`...)
+	b = strconv.AppendInt(b, a.toolTokens, 10)
+	b = append(b, `,"system_tokens":`...)
+	b = strconv.AppendInt(b, a.systemTokens, 10)
 	b = append(b, `,"requests":[`...)
-	for i, at := range requests {
+	for i := range a.requests {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendRequest(b, t, at)
+		b = rec.appendRequest(b, &a.requests[i])
 	}
 	return append(b, "]}"...)
 }
 
-func appendRequest(b []byte, t *Trace, at At) []byte {
-	u := &t.Streams[at.Stream].Turns[at.Turn]
+func (rec *recording) appendRequest(b []byte, r *request) []byte {
 	b = append(b, `{"t":`...)
-	b = append(b, seconds(u.StartNs)...)
+	b = append(b, seconds(r.t)...)
 	typ := "n"
-	if u.TTFTNs > 0 {
+	if r.ttft > 0 {
 		typ = "s"
 	}
 	b = append(b, `,"type":"`+typ+`","model":`...)
-	b = appendString(b, t.Models[u.Model])
+	b = appendString(b, rec.models[r.model])
 	b = append(b, `,"in":`...)
-	b = strconv.AppendInt(b, u.In, 10)
+	b = strconv.AppendInt(b, r.in, 10)
 	b = append(b, `,"out":`...)
-	b = strconv.AppendInt(b, u.Out, 10)
+	b = strconv.AppendInt(b, r.out, 10)
 	b = append(b, `,"hash_ids":[`...)
-	for i, id := range u.Blocks {
+	b = appendIDs(b, r.blocks, 0)
+	b = append(b, "],"...)
+	b = orPlain(b, r.extra, plainRequest)
+	if r.hasAPI {
+		b = append(b, `,"api_time":`...)
+		b = append(b, seconds(r.api)...)
+	}
+	if r.ttft > 0 {
+		b = append(b, `,"ttft":`...)
+		b = append(b, seconds(r.ttft)...)
+	}
+	if r.think > 0 {
+		b = append(b, `,"think_time":`...)
+		b = append(b, seconds(r.think)...)
+	}
+	return append(b, '}')
+}
+
+func appendIDs(b []byte, ids []uint32, base uint64) []byte {
+	for i, id := range ids {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendUint(b, uint64(id), 10)
+		b = strconv.AppendUint(b, base+uint64(id), 10)
 	}
-	b = append(b, "],"...)
-	if extra := t.Extra[at]; extra != "" {
-		b = append(b, extra...)
-	} else {
-		b = append(b, plainRequest...)
-	}
-	if u.APINs > 0 {
-		b = append(b, `,"api_time":`...)
-		b = append(b, seconds(u.APINs)...)
-	}
-	if u.TTFTNs > 0 {
-		b = append(b, `,"ttft":`...)
-		b = append(b, seconds(u.TTFTNs)...)
-	}
-	if u.ThinkNs > 0 {
-		b = append(b, `,"think_time":`...)
-		b = append(b, seconds(u.ThinkNs)...)
-	}
-	return append(b, '}')
+	return b
 }
 
 func milliseconds(ns int64) string {
@@ -226,6 +272,121 @@ func appendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
+// WriteWekaLines writes every trace of c on a line of one file. The name tells the
+// compression: .gz, .zst or none.
+func WriteWekaLines(name string, c *Corpus) error {
+	return writeCompressed(name, func(w io.Writer) error {
+		for _, t := range c.Traces {
+			if err := WriteWeka(w, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// WriteMooncake writes c as Mooncake lines. A stream is a session, and ids are unique in the
+// file, as the form asks for. With members every line carries what the form has no place for
+// in a member "weir", which other tools pass over: then reading the file gives the same corpus.
+//
+// Mooncake readers take the block size from their own settings: it is printed by stats.
+func WriteMooncake(name string, c *Corpus, members bool) error {
+	return writeCompressed(name, func(w io.Writer) error {
+		out := bufio.NewWriterSize(w, 1<<16)
+		base := uint64(0)
+		for _, t := range c.Traces {
+			next, err := writeMooncakeTrace(out, t, base, members)
+			if err != nil {
+				return err
+			}
+			base = next
+		}
+		return out.Flush()
+	})
+}
+
+func writeMooncakeTrace(w *bufio.Writer, t *Trace, base uint64, members bool) (uint64, error) {
+	top := uint64(0)
+	for i := range t.Streams {
+		for k := range t.Streams[i].Turns {
+			for _, id := range t.Streams[i].Turns[k].Blocks {
+				top = max(top, uint64(id)+1)
+			}
+		}
+	}
+	fresh := base + top
+	b := make([]byte, 0, 1<<16)
+	for _, at := range t.InTime() {
+		s := &t.Streams[at.Stream]
+		u := &s.Turns[at.Turn]
+		b = append(b[:0], `{"timestamp":`...)
+		b = append(b, milliseconds(u.StartNs)...)
+		b = append(b, `,"session_id":`...)
+		b = appendString(b, s.ID)
+		b = append(b, `,"input_length":`...)
+		b = strconv.AppendInt(b, u.In, 10)
+		b = append(b, `,"output_length":`...)
+		b = strconv.AppendInt(b, u.Out, 10)
+		tail := int64(0)
+		if !t.LengthsOnly {
+			b = append(b, `,"hash_ids":[`...)
+			b = appendIDs(b, u.Blocks, base)
+			// The form counts a last block that isn't full; it is nobody else's.
+			if int64(len(u.Blocks))*t.BlockSize < u.In {
+				if len(u.Blocks) > 0 {
+					b = append(b, ',')
+				}
+				b = strconv.AppendUint(b, fresh, 10)
+				fresh++
+				tail = 1
+			}
+			b = append(b, ']')
+		}
+		if members {
+			e := extension{trace: t.ID, kind: s.Kind.String(), label: s.Label, model: t.Models[u.Model],
+				stream: int64(at.Stream), parent: int64(s.Parent), depth: int64(s.Depth), spawn: int64(s.Spawn), join: int64(s.Join),
+				system: s.SystemTokens, blockSize: t.BlockSize, base: int64(base), start: s.StartNs, end: s.EndNs,
+				t: u.StartNs, api: u.APINs, think: u.ThinkNs, ttft: u.TTFTNs, dropped: int64(t.DroppedTurns), tail: tail}
+			if t.LengthsOnly {
+				e.lengthsOnly = 1
+			}
+			if t.Estimated {
+				e.estim = 1
+			}
+			b = e.append(b)
+		}
+		b = append(b, "}\n"...)
+		if _, err := w.Write(b); err != nil {
+			return 0, err
+		}
+	}
+	return fresh, nil
+}
+
+// writeCompressed writes a file, compressed as its name says.
+func writeCompressed(name string, write func(io.Writer) error) error {
+	return writeFile(name, func(w io.Writer) error {
+		var z io.WriteCloser
+		switch filepath.Ext(name) {
+		case ".gz":
+			z = gzip.NewWriter(w)
+		case ".zst":
+			enc, err := zstd.NewWriter(w)
+			if err != nil {
+				return err
+			}
+			z = enc
+		default:
+			return write(w)
+		}
+		if err := write(z); err != nil {
+			z.Close()
+			return err
+		}
+		return z.Close()
+	})
+}
+
 // WriteWekaDir writes every trace of c into a file of its own, named after the trace. The
 // directory is made if need be and must hold no trace yet.
 func WriteWekaDir(dir string, c *Corpus) error {
@@ -237,7 +398,7 @@ func WriteWekaDir(dir string, c *Corpus) error {
 		return err
 	}
 	for _, e := range entries {
-		if isTraceName(e.Name()) {
+		if IsTraceFile(e.Name()) {
 			return fmt.Errorf("%s already holds %s: want a directory without traces, so that two corpora don't mix", dir, e.Name())
 		}
 	}
