@@ -38,7 +38,7 @@ func newPreflightCmd(app *App) *cobra.Command {
 		Long: `Check the node that this runs on: memory that is available and that the control group allows,
 locked memory, huge pages, shared memory and what earlier runs left in it, processors against
 ranks, NUMA, open files for the concurrency, ports, GPUs, disk, corpus, model, and the clock of
-another node. With a point, it is planned again with the memory that is really there.
+another node. With a point, what its plan pins is laid beside the memory that is really there.
 
 The launcher runs it on every node, inside the engine's container. It ends with 4 when a check
 refuses; --out keeps what it saw for the bundle.`,

@@ -38,8 +38,8 @@ func (r *Role) explain(p func(string, ...any)) {
 	if r.Workers != 1 {
 		workers = fmt.Sprintf("%d workers", r.Workers)
 	}
-	p("  %s: %s of %d ranks, %d on a node; attention over %d, %d groups with sequences of their own, experts over %d",
-		r.Name, workers, r.Ranks, r.RanksPerNode, r.AttnTP, r.AttnDP, r.ExpertShards)
+	p("  %s: %s of %d ranks, %d on a node; attention over %d, %s with sequences of their own, experts over %d",
+		r.Name, workers, r.Ranks, r.RanksPerNode, r.AttnTP, plural(r.AttnDP, "group"), r.ExpertShards)
 	d := &r.Device
 	p("    device pool of a rank")
 	p("      HBM          %12s  %s", GiB(d.HBMBytes.N), d.HBMBytes.From)
@@ -54,7 +54,7 @@ func (r *Role) explain(p func(string, ...any)) {
 	for _, q := range d.Pools {
 		p("        %-17s %9s B x %13s slots = %11s  %s", q.Name, thousands(q.BytesPerSlot), thousands(q.Slots), GiB(q.Bytes), q.Formula)
 	}
-	p("      = tokens     %12s  on a rank; %s distinct in a worker (x %d groups x dcp %d)", thousands(d.Tokens), thousands(d.UniqueTokens), r.AttnDP, r.DCP)
+	p("      = tokens     %12s  on a rank; %s distinct in a worker (x %s x dcp %d)", thousands(d.Tokens), thousands(d.UniqueTokens), plural(r.AttnDP, "group"), r.DCP)
 	if h := r.Host; h != nil {
 		r.explainHost(h, p)
 	}
@@ -99,6 +99,13 @@ func (r *Role) explainHost(h *Host, p func(string, ...any)) {
 	}
 	p("      = tokens     %13s  on a rank; %s distinct in a worker; with the device %s (%s)",
 		thousands(h.Tokens), thousands(h.UniqueTokens), thousands(r.UniqueTokens()), how)
+}
+
+func plural(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 func shorten(name string) string {

@@ -135,6 +135,18 @@ func TestJudge(t *testing.T) {
 		}
 		equal(t, name, rep.OK, c.level != Refuse)
 	}
+	// The size that plan chose from the runner's facts is on the command line already: a node with
+	// less is refused, and told what would fit.
+	less := goodNode()
+	*less.MemAvailableBytes = 2000e9
+	if c := check(t, mustJudge(t, Request{Point: point}, less), "memory"); c.Level != Refuse || !strings.Contains(c.Seen, "host tier 2389.52 GB") || !strings.Contains(c.Change, "pass --hicache-size 17") {
+		t.Errorf("%+v", c)
+	}
+	full := goodNode()
+	full.Cgroup = &Cgroup{2, "/sys/fs/cgroup/job", 1e9, 1e9, 0}
+	if c := check(t, mustJudge(t, Request{Point: point}, full), "memory"); c.Level != Refuse {
+		t.Errorf("a full cgroup passes: %+v", c)
+	}
 	mooncake := *point
 	mooncake.KVTransfer = "mooncake"
 	s := goodNode()

@@ -2,10 +2,12 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/spec"
 )
 
@@ -141,13 +143,17 @@ func (j *judge) add(name string, l Level, change, format string, a ...any) {
 	j.rep.Checks = append(j.rep.Checks, Check{name, l, fmt.Sprintf(format, a...), change})
 }
 
-// plan plans the point with the memory that was seen.
+// plan plans the point as it is launched, from the runner's facts, and lays that beside the
+// memory that was seen. A host tier that plan chose is not chosen again here: its size is on the
+// engine's command line already.
 func (j *judge) plan() error {
-	opt := j.q.Options
-	if n, _, ok := j.s.memoryBytes(); ok {
+	n, from, seen := j.s.memoryBytes()
+	v, err := Compute(j.q.Point, j.q.Options)
+	if errors.Is(err, facts.ErrUnknown) && seen {
+		opt := j.q.Options
 		opt.NodeBytes = max(1, n)
+		v, err = Compute(j.q.Point, opt)
 	}
-	v, err := Compute(j.q.Point, opt)
 	if err != nil {
 		return err
 	}
@@ -160,7 +166,26 @@ func (j *judge) plan() error {
 	if j.role == nil {
 		return fmt.Errorf("the point has no workers of role %q", j.q.Role)
 	}
+	if seen {
+		j.role.Node.against(Value{max(1, n), from})
+	}
 	return nil
+}
+
+// fitting is the setting of the largest host tier that the memory that was seen holds.
+func (j *judge) fitting() string {
+	n, _, _ := j.s.memoryBytes()
+	p, opt := *j.q.Point, j.q.Options
+	p.Weir.HostBytesPerRank, p.Weir.HostRatioPPM = 0, 0
+	opt.NodeBytes, opt.AsRecipe = max(1, n), false
+	if v, err := Compute(&p, opt); err == nil {
+		for i := range v.Roles {
+			if r := &v.Roles[i]; r.Name == j.role.Name && r.Host != nil && r.within() {
+				return "pass " + r.Host.Flag + ", or "
+			}
+		}
+	}
+	return ""
 }
 
 func (j *judge) memory() {
@@ -173,16 +198,11 @@ func (j *judge) memory() {
 		j.add("memory", OK, "", "%s by %s", GB(n), from)
 		return
 	}
-	r, nd := j.role, &j.role.Node
+	nd := &j.role.Node
 	sum := fmt.Sprintf("host tier %s + beside it %s = %s", GB(nd.HostPoolBytes), GB(nd.TotalBytes-nd.HostPoolBytes), GB(nd.TotalBytes))
 	limit := fmt.Sprintf("%s by %s, less 5 %% and 10 GiB = %s", GB(n), from, GB(nd.LimitBytes))
 	if nd.MarginBytes < 0 {
-		change := fmt.Sprintf("free %s on the node", GB(-nd.MarginBytes))
-		for _, f := range j.rep.Verdict.Findings {
-			if f.Status == OOMHost && (f.Role == r.Name || f.Role == "") && f.Change != "" {
-				change = f.Change
-			}
-		}
+		change := j.fitting() + fmt.Sprintf("free %s on the node", GB(-nd.MarginBytes))
 		if c := j.s.Cgroup; c != nil && strings.HasPrefix(from, "the memory limit") {
 			change += fmt.Sprintf(", or raise the limit of %s by %s", c.Path, GB(-nd.MarginBytes))
 		}

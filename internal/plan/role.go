@@ -76,10 +76,19 @@ func (b *bench) divides(w worker, sp Spread) {
 // prefill does (InferenceX generate_sweep_configs.py:140-186).
 func (b *bench) hasHost(w worker) bool { return b.p.Offload.Mode == "dram" && w.name != "decode" }
 
+// against lays a sum beside the memory of a node; 0 is unknown.
+func (n *NodeSum) against(memory Value) {
+	n.MemoryBytes, n.LimitBytes, n.MarginBytes = memory, 0, 0
+	if memory.N > 0 {
+		n.LimitBytes = max(0, memory.N-mulDiv(memory.N, SafetyPPM, 1_000_000)-HostReserveBytes)
+		n.MarginBytes = n.LimitBytes - n.TotalBytes
+	}
+}
+
 // sum adds up one node.
 func (b *bench) sum(r *Role) {
 	n := &r.Node
-	*n = NodeSum{Ranks: int(r.RanksPerNode * r.WorkersPerNode), MemoryBytes: b.nodeBytes}
+	*n = NodeSum{Ranks: int(r.RanksPerNode * r.WorkersPerNode)}
 	if r.Host != nil {
 		n.HostPoolBytes = satMul(r.Host.Bytes, int64(n.Ranks))
 	}
@@ -94,10 +103,7 @@ func (b *bench) sum(r *Role) {
 	hp := b.hostProcess()
 	add("engine processes", hp.Bytes, cite(hp.Source))
 	add("weights kept on the host", r.WeightOffloadBytes, "the recipe")
-	if b.nodeBytes.N > 0 {
-		n.LimitBytes = max(0, b.nodeBytes.N-mulDiv(b.nodeBytes.N, SafetyPPM, 1_000_000)-HostReserveBytes)
-		n.MarginBytes = n.LimitBytes - n.TotalBytes
-	}
+	n.against(b.nodeBytes)
 	if r.Host != nil && b.p.Offload.BudgetGB > 0 {
 		n.PolicyBytes = Value{satMul(satMul(b.p.Offload.BudgetGB, 1_000_000_000), r.WorkersPerNode),
 			fmt.Sprintf("the configured share of a node, %d GB for the %d ranks of a worker on it", b.p.Offload.BudgetGB, r.RanksPerNode)}

@@ -231,6 +231,18 @@ func TestNormalisedRecipeWarns(t *testing.T) {
 	equal(t, "decode keeps no prefixes", v.Roles[1].Host == nil, true)
 }
 
+// --hicache-size is decimal: a size that is whole GiB was meant for another engine.
+func TestGiBFedToAGBFlag(t *testing.T) {
+	p := glm("cluster:b300-nv", 8, 2399)
+	p.Weir.HostBytesPerRank = 200 << 30
+	v := mustCompute(t, p, Options{})
+	equal(t, "flag", v.Serving().Host.Flag, "--hicache-size 214")
+	equal(t, "unit", warned(v, "unit"), true)
+	equal(t, "rounding", warned(v, "rounding"), true)
+	p.Weir.HostBytesPerRank = 214e9
+	equal(t, "unit", warned(mustCompute(t, p, Options{}), "unit"), false)
+}
+
 // Two workers on one node pin twice, and may: each brings its share.
 func TestWorkersShareANode(t *testing.T) {
 	p := glm("cluster:b200-dgxc", 4, 599)
