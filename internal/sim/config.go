@@ -11,6 +11,9 @@ import (
 // Config says which engine on which hardware is simulated. Zero values take the engine's own
 // default where it has one.
 type Config struct {
+	// Engine is whose scheduler and cache are simulated: "sglang" (the default: prefill first,
+	// radix tree, HiCache) or "vllm" (mixed steps, hashed blocks, native offload).
+	Engine   string
 	Model    *facts.Model
 	GPU      *facts.GPU
 	Parallel spec.Parallel
@@ -36,7 +39,9 @@ type Config struct {
 	// was loaded back keeps its place on the host as long as it is on the device.
 	KeepDoubles bool
 
-	ChunkedPrefill int64 // tokens of prefill in a step; 16384 with at least 160 GB of HBM, else 8192
+	// ChunkedPrefill is the number of prefill tokens in a step: 16384 with at least 160 GB of
+	// HBM, else 8192. For vLLM it is the budget of a step, decodes included, 8192.
+	ChunkedPrefill int64
 	MaxPrefill     int64 // tokens of new prompts in a step, 16384 when 0
 	MaxRunning     int64 // requests that run at once; the engine's formula when 0
 	ContextLen     int64 // tokens of prompt and output; Model.MaxContext when 0
@@ -66,6 +71,7 @@ const (
 	smallChunk        = 8192
 	largeChunk        = 16384
 	largeChunkHBM     = 160e9 // bytes of HBM from which the larger chunk is the default
+	vllmRunning       = 1024  // max_num_seqs of vLLM's server on large GPUs (arg_utils.py, 2026-07)
 )
 
 // HostBytes is the host memory that the host pool of one rank pins: whole pages and one more,
@@ -88,6 +94,8 @@ func (c *Config) Ranks() int {
 
 func (c Config) withDefaults() (Config, error) {
 	switch {
+	case c.Engine != "" && c.Engine != "sglang" && c.Engine != "vllm":
+		return c, fmt.Errorf("sim: engine %q is unknown: use sglang or vllm", c.Engine)
 	case c.Model == nil || c.GPU == nil:
 		return c, errors.New("sim: a model and a GPU are needed")
 	case c.Parallel.TP < 1:
@@ -107,6 +115,14 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.DeviceTokens < c.PageSize {
 		return c, fmt.Errorf("sim: the device pool of %d tokens is smaller than one page of %d", c.DeviceTokens, c.PageSize)
+	}
+	if c.Engine == "vllm" {
+		if c.MaxRunning == 0 {
+			c.MaxRunning = vllmRunning
+		}
+		if c.ChunkedPrefill == 0 {
+			c.ChunkedPrefill = smallChunk
+		}
 	}
 	if c.ChunkedPrefill == 0 {
 		c.ChunkedPrefill = smallChunk

@@ -48,7 +48,7 @@ type Event struct {
 type Core struct {
 	c     Config
 	model *stepModel
-	ranks []*scheduler
+	ranks []scheduler
 	loads []load
 	turn  int // round robin over ranks
 
@@ -62,6 +62,7 @@ type Core struct {
 	decode bool
 
 	events []Event
+	count  Stats // of steps, for all ranks
 }
 
 // An arrival is a job on its way into a rank's queue.
@@ -98,18 +99,29 @@ func NewCore(c Config) (*Core, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
+	n := c.Ranks()
+	g := &Core{c: c, model: m, loads: make([]load, n)}
+	for range n {
+		r, err := newScheduler(&g.c, m)
+		if err != nil {
+			return nil, err
+		}
+		g.ranks = append(g.ranks, r)
+	}
+	return g, nil
+}
+
+func newScheduler(c *Config, m *stepModel) (scheduler, error) {
+	if c.Engine == "vllm" {
+		return newVLLM(c, m), nil
+	}
 	policy, err := parsePolicy(c.WritePolicy)
 	if err != nil {
 		return nil, err
 	}
-	n := c.Ranks()
-	g := &Core{c: c, model: m, loads: make([]load, n)}
-	for range n {
-		cache := newRadix(c.PageSize, c.DeviceTokens, c.HostTokens, policy)
-		cache.copyTime, cache.keepDoubles = m.hostCopy, c.KeepDoubles
-		g.ranks = append(g.ranks, newScheduler(&g.c, cache, m.caps))
-	}
-	return g, nil
+	cache := newRadix(c.PageSize, c.DeviceTokens, c.HostTokens, policy)
+	cache.copyTime, cache.keepDoubles = m.hostCopy, c.KeepDoubles
+	return newSGLang(c, cache, m.caps), nil
 }
 
 // Config is the configuration with its defaults filled in.
@@ -192,7 +204,7 @@ func (g *Core) nextStep() (t int64, ok bool) {
 		t, ok = g.arrivals[0].at, true
 	}
 	for _, r := range g.ranks { // a queue may wait for a copy to end
-		if w, pending := r.cache.nextWrite(); pending && r.busy() && (!ok || w < t) {
+		if w, pending := r.wake(); pending && r.busy() && (!ok || w < t) {
 			t, ok = w, true
 		}
 	}
@@ -221,15 +233,15 @@ func (g *Core) Advance(t int64) []Event {
 
 func (g *Core) endStep() {
 	g.busy = false
+	g.count.Steps += g.steps
+	if g.decode {
+		g.count.DecodeNs += g.each * g.steps
+	} else {
+		g.count.PrefillNs += g.each
+	}
 	for _, r := range g.ranks {
-		r.count.Steps += g.steps
-		if g.decode {
-			r.count.DecodeNs += g.each * g.steps
-		} else {
-			r.count.PrefillNs += g.each
-		}
 		steps := int64(0)
-		if r.step.steps > 0 {
+		if r.planned().steps > 0 {
 			steps = g.steps
 		}
 		r.finish(g.now, steps)
@@ -237,18 +249,14 @@ func (g *Core) endStep() {
 	}
 }
 
-func (g *Core) collect(r *scheduler) {
-	g.events = append(g.events, r.events...)
-	r.events = r.events[:0]
-}
+func (g *Core) collect(r scheduler) { g.events = append(g.events, r.take()...) }
 
 // beginStep lets every rank plan and starts the step that follows.
 func (g *Core) beginStep() {
 	for len(g.arrivals) > 0 && g.arrivals[0].at <= g.now {
 		a := heap.Pop(&g.arrivals).(arrival)
 		a.j.arrived = a.at
-		r := g.ranks[a.rank]
-		r.waiting = append(r.waiting, a.j)
+		g.ranks[a.rank].enqueue(a.j)
 	}
 	var staged, loaded int64
 	steps := int64(maxJump)
@@ -259,7 +267,7 @@ func (g *Core) beginStep() {
 	for i, r := range g.ranks {
 		p := r.next(g.now)
 		for r.busy() && len(p.prefill) == 0 && p.steps == 0 {
-			if _, pending := r.cache.nextWrite(); pending {
+			if _, pending := r.wake(); pending {
 				break
 			}
 			r.giveUp()
@@ -291,6 +299,11 @@ func (g *Core) beginStep() {
 	if len(g.arrivals) > 0 {
 		g.cut(g.arrivals[0].at)
 	}
+	for _, r := range g.ranks { // vLLM: a request whose blocks have come goes on at once
+		if t, ok := r.wake(); ok && g.c.Engine == "vllm" {
+			g.cut(t)
+		}
+	}
 }
 
 // Cancel ends one task wherever it is; nothing happens when it is unknown.
@@ -316,10 +329,9 @@ func (g *Core) cancel(which func(*job) bool) {
 	heap.Init(&g.arrivals)
 	left := false
 	for _, r := range g.ranks {
-		r.now = g.now
-		r.cancel(which)
+		r.cancel(g.now, which)
 		g.collect(r)
-		left = left || len(r.step.prefill) > 0 || r.step.steps > 0
+		left = left || len(r.planned().prefill) > 0 || r.planned().steps > 0
 	}
 	if !left {
 		g.busy = false
@@ -338,9 +350,7 @@ func (g *Core) Flush() bool {
 		}
 	}
 	for _, r := range g.ranks {
-		r.cache.now = 1<<63 - 1
-		r.cache.settleWrites()
-		r.cache.reset()
+		r.flush()
 	}
 	return true
 }

@@ -4,6 +4,6 @@ package sim
 // the host is loaded to the device.
 func (g *Core) NoLoadBack(off bool) {
 	for _, r := range g.ranks {
-		r.cache.noLoadBack = off
+		r.noLoadBack(off)
 	}
 }

@@ -27,6 +27,14 @@ type job struct {
 	held  int64 // tokens of the tree that it holds
 	owned int64 // device tokens that only it holds
 
+	// Of vLLM: chained hashes of its pages, blocks that it uses, and how many of them are
+	// findable and were sent to the host.
+	hashes        []uint64
+	blocks        []int32
+	named, stored int64
+	hostBlocks    []uint64 // hashes on their way from the host until loadEnd
+	loadEnd       int64
+
 	match   int64 // tokens found in the cache when the queue was last sorted
 	counted bool  // hits are counted once, at the first chunk
 	hits    record.Hits

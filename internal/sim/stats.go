@@ -26,25 +26,12 @@ type Stats struct {
 	LastHitPPM                    int64 // hits over prompt tokens of the last prefill step
 }
 
-func (s *scheduler) stats() Stats {
-	n := s.count
-	n.Running, n.Waiting = int64(len(s.running)), int64(len(s.waiting))
-	if s.chunked != nil {
-		n.Running++
-	}
-	c := s.cache
-	n.DeviceTokens, n.DeviceUsed, n.DeviceEvictable = c.capacity, c.inUse(), c.evictable
-	n.HostTokens, n.HostUsed = c.hostCap, c.hostCap-c.hostFree
-	n.Retracted = s.retracted
-	n.Evicted, n.LoadedBack, n.BackedUp, n.Dropped = c.stats.evicted, c.stats.loadedBack, c.stats.backedUp, c.stats.dropped
-	return n
-}
-
 // Stats returns the counts of every rank.
 func (g *Core) Stats() []Stats {
 	out := make([]Stats, len(g.ranks))
 	for i, r := range g.ranks {
 		out[i] = r.stats()
+		out[i].Steps, out[i].PrefillNs, out[i].DecodeNs = g.count.Steps, g.count.PrefillNs, g.count.DecodeNs
 	}
 	return out
 }

@@ -85,7 +85,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, created: time.Now().Unix(), idle: map[net.Conn]*time.Timer{}}
 	var c core = o.Fixed
 	if o.Fixed == nil {
-		o.Config.Stream = true
+		o.Config.Stream, o.Config.Engine = true, o.Engine
 		simulated, err := sim.NewCore(o.Config)
 		if err != nil {
 			return nil, err

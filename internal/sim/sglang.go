@@ -3,8 +3,6 @@ package sim
 import (
 	"cmp"
 	"slices"
-
-	"github.com/weirbench/weir/internal/record"
 )
 
 // Constants of SGLang's scheduler (schedule_policy.py, environ.py, 2026-07).
@@ -22,13 +20,12 @@ const (
 // which is exact where the cost of a step is linear in the context.
 const maxJump = 128
 
-// scheduler is SGLang's, for one rank: prefill before decode, in chunks, by longest cached
-// prefix or first come first served, at most one request with a part of its prompt computed. It decides what the next
-// step does; how long that takes and when it happens is the engine's business.
-type scheduler struct {
-	c     *Config
+// sglang is SGLang's scheduler, for one rank: prefill before decode, in chunks, by longest
+// cached prefix or first come first served, at most one request with a part of its prompt
+// computed.
+type sglang struct {
+	desk
 	cache *radix
-	caps  []int64 // context lengths beyond which some layer does not look
 
 	waiting []*job
 	running []*job
@@ -36,57 +33,39 @@ type scheduler struct {
 	full    bool  // nothing is admitted until a request ends
 	ratio   int64 // share of outstanding output tokens that admission reserves, ppm
 
-	step      plan
-	heads     map[uint64]bool
-	now       int64
-	retracted int64 // requests, since the start
-	count     Stats
-	events    []Event
+	heads map[uint64]bool // of waiting prompts, while the queue is sorted
 }
 
-// A plan is what one rank does until the next decision.
-type plan struct {
-	prefill []piece
-	steps   int64 // decode steps, when nothing is prefilled
-	load    load
-	loaded  int64 // tokens copied from the host meanwhile
-	staged  int64 // tokens copied to the host before it can begin
-	hit     int64 // cached tokens of the requests that begin in it
-	input   int64 // tokens that it prefills
+func newSGLang(c *Config, cache *radix, caps []int64) *sglang {
+	return &sglang{desk: desk{c: c, caps: caps}, cache: cache, ratio: ratioStart, heads: map[uint64]bool{}}
 }
 
-// A piece is a part of a prompt that a step computes.
-type piece struct {
-	j    *job
-	n    int64
-	last bool // the prompt is complete after it
-}
-
-func newScheduler(c *Config, cache *radix, caps []int64) *scheduler {
-	return &scheduler{c: c, cache: cache, caps: caps, ratio: ratioStart, heads: map[uint64]bool{}}
-}
-
-func (s *scheduler) busy() bool {
+func (s *sglang) busy() bool {
 	return len(s.waiting) > 0 || len(s.running) > 0 || s.chunked != nil
 }
 
-func (s *scheduler) ceil(tokens int64) int64 {
-	p := s.c.PageSize
-	return (tokens + p - 1) / p * p
+func (s *sglang) enqueue(j *job) { s.waiting = append(s.waiting, j) }
+
+func (s *sglang) wake() (int64, bool) { return s.cache.nextWrite() }
+
+func (s *sglang) noLoadBack(off bool) { s.cache.noLoadBack = off }
+
+func (s *sglang) check() string { return s.cache.check() }
+
+func (s *sglang) flush() {
+	s.cache.now = 1<<63 - 1
+	s.cache.settleWrites()
+	s.cache.reset()
 }
 
-// fits tells whether a job could ever be admitted.
-func (s *scheduler) fits(prompt, maxOut int64) bool {
+func (s *sglang) fits(prompt, maxOut int64) bool {
 	return s.ceil(prompt)+min(maxOut, clipNewTokens)+2*s.c.PageSize < s.cache.capacity
 }
 
-// next decides what happens from now on and takes the memory for it. A plan without pieces
-// and steps means that nothing can be done.
-func (s *scheduler) next(now int64) *plan {
+func (s *sglang) next(now int64) *plan {
 	s.now, s.cache.now = now, now
 	s.cache.settleWrites()
-	p := &s.step
-	*p = plan{prefill: p.prefill[:0], load: load{spans: p.load.spans[:0], capped: p.load.capped[:0]}}
+	p := s.fresh()
 	if !s.formPrefill(p) {
 		s.formDecode(p)
 	}
@@ -104,7 +83,7 @@ type adder struct {
 	chunk    int64
 }
 
-func (s *scheduler) formPrefill(p *plan) bool {
+func (s *sglang) formPrefill(p *plan) bool {
 	if s.chunked == nil && (s.full || len(s.waiting) == 0) {
 		return false
 	}
@@ -123,7 +102,7 @@ func (s *scheduler) formPrefill(p *plan) bool {
 		if !last {
 			n = n / s.c.PageSize * s.c.PageSize
 		}
-		if !s.take(j, n) {
+		if !s.claim(j, n) {
 			return false
 		}
 		s.spend(&a, n)
@@ -159,7 +138,7 @@ func (s *scheduler) formPrefill(p *plan) bool {
 // order sorts the queue by the longest cached prefix, as schedule policy lpm does; a request
 // whose uncached prefix an earlier one in the queue is about to compute goes behind the others
 // (schedule_policy.py _compute_prefix_matches). Equal ones stay in the order of arrival.
-func (s *scheduler) order() {
+func (s *sglang) order() {
 	if s.c.SchedulePolicy != "lpm" || len(s.waiting) < 2 || len(s.waiting) > lpmMost {
 		return
 	}
@@ -186,20 +165,20 @@ func (s *scheduler) order() {
 	slices.SortStableFunc(s.waiting, func(a, b *job) int { return cmp.Compare(b.match, a.match) })
 }
 
-func (s *scheduler) spend(a *adder, n int64) {
+func (s *sglang) spend(a *adder, n int64) {
 	a.input -= s.ceil(n)
 	a.chunk -= s.ceil(n)
 }
 
 // put adds a piece whose memory is taken.
-func (s *scheduler) put(p *plan, j *job, n int64, last bool) {
+func (s *sglang) put(p *plan, j *job, n int64, last bool) {
 	p.prefill = append(p.prefill, piece{j, n, last})
 	p.load.spans = append(p.load.spans, span{n, j.have})
 	p.input += n
 }
 
-// take makes room for n more tokens of a job.
-func (s *scheduler) take(j *job, n int64) bool {
+// claim makes room for n more tokens of a job.
+func (s *sglang) claim(j *job, n int64) bool {
 	need := s.ceil(j.have+n) - j.held - j.owned
 	if need > 0 && !s.cache.alloc(need) {
 		return false
@@ -210,7 +189,7 @@ func (s *scheduler) take(j *job, n int64) bool {
 
 // admit tries to begin a waiting request. ok tells that it is in, more that another may be
 // tried.
-func (s *scheduler) admit(p *plan, a *adder, j *job) (ok, more bool) {
+func (s *sglang) admit(p *plan, a *adder, j *job) (ok, more bool) {
 	page := s.c.PageSize
 	m := s.cache.find(j.pages((j.fill - 1) / page)) // one token is left to compute
 	extend := j.fill - m.device
@@ -254,18 +233,12 @@ func (s *scheduler) admit(p *plan, a *adder, j *job) (ok, more bool) {
 		}
 	}
 	j.at, j.held, j.have = m.last, m.device, m.device
-	if !s.take(j, n) {
+	if !s.claim(j, n) {
 		j.at, j.held, j.have = nil, 0, 0
 		s.noRoom(p)
 		return refuse()
 	}
-	if !j.counted {
-		j.counted = true
-		s.count.Queried += j.prompt
-		s.count.QueryHits += device + loaded
-		s.count.QueryHost += loaded
-		j.hits = record.Hits{Device: device, Host: loaded, Storage: 0, Total: device + loaded}
-	}
+	s.seen(j, device, loaded, 0)
 	p.loaded += loaded
 	p.hit += device + loaded
 	s.spend(a, n)
@@ -279,10 +252,10 @@ func (s *scheduler) admit(p *plan, a *adder, j *job) (ok, more bool) {
 }
 
 // noRoom stops admission until a request ends, unless none would.
-func (s *scheduler) noRoom(p *plan) { s.full = len(p.prefill) > 0 || len(s.running) > 0 }
+func (s *sglang) noRoom(p *plan) { s.full = len(p.prefill) > 0 || len(s.running) > 0 }
 
 // formDecode plans as many equal decode steps as fit before a request ends.
-func (s *scheduler) formDecode(p *plan) {
+func (s *sglang) formDecode(p *plan) {
 	if len(s.running) == 0 {
 		return
 	}
@@ -310,38 +283,21 @@ func (s *scheduler) formDecode(p *plan) {
 	}
 	s.ratio = max(ratioFloor, s.ratio-k*(ratioStart-ratioFloor)/ratioSteps)
 	p.steps = k
-	s.decodeLoad(&p.load, k)
+	s.decodeLoad(&p.load, s.running, k)
 }
 
 // growth is the memory that k steps need beyond what is held.
-func (s *scheduler) growth(k int64) (need int64) {
+func (s *sglang) growth(k int64) (need int64) {
 	for _, j := range s.running {
 		need += max(0, s.ceil(j.prompt+j.outAfter(k, s.c.AcceptPPM)-1)-j.held-j.owned)
 	}
 	return need
 }
 
-// decodeLoad describes the middle one of k steps.
-func (s *scheduler) decodeLoad(l *load, k int64) {
-	mid := k * s.c.AcceptPPM / ppm / 2
-	l.decodes = int64(len(s.running))
-	for len(l.capped) < len(s.caps) {
-		l.capped = append(l.capped, 0)
-	}
-	for _, j := range s.running {
-		ctx := j.have + 1 + mid
-		l.ctx += ctx
-		l.longest = max(l.longest, ctx)
-		for i, c := range s.caps {
-			l.capped[i] += min(ctx, c)
-		}
-	}
-}
-
 // retract puts the request with the fewest output tokens, the longer prompt first, back into
 // the queue; what the tree holds of it stays there. A request that is alone and does not fit
 // fails (schedule_batch.py retract_decode).
-func (s *scheduler) retract() bool {
+func (s *sglang) retract() bool {
 	worst := 0
 	for i, j := range s.running {
 		w := s.running[worst]
@@ -356,7 +312,7 @@ func (s *scheduler) retract() bool {
 		s.fail(j, "out of memory: the pool cannot hold this request alone")
 		return false
 	}
-	s.retracted++
+	s.count.Retracted++
 	j.fill, j.have = j.prompt+j.out, 0
 	s.waiting = append(s.waiting, j)
 	var out, most int64
@@ -369,7 +325,7 @@ func (s *scheduler) retract() bool {
 }
 
 // release gives back what only j holds and its lock.
-func (s *scheduler) release(j *job) {
+func (s *sglang) release(j *job) {
 	s.cache.free += j.owned
 	if j.at != nil {
 		s.cache.unlock(j.at)
@@ -378,7 +334,7 @@ func (s *scheduler) release(j *job) {
 }
 
 // keep hands the pages of the first tokens of a job to the tree and holds them there.
-func (s *scheduler) keep(j *job, tokens int64, chunk bool) {
+func (s *sglang) keep(j *job, tokens int64, chunk bool) {
 	page := s.c.PageSize
 	pages := tokens / page
 	if pages*page > j.held {
@@ -390,18 +346,13 @@ func (s *scheduler) keep(j *job, tokens int64, chunk bool) {
 	}
 }
 
-// finish ends the plan at now, after the given number of decode steps: tokens come out,
-// requests end.
-func (s *scheduler) finish(now, steps int64) {
+func (s *sglang) finish(now, steps int64) {
 	s.now, s.cache.now = now, now
+	s.stepped()
 	p := &s.step
-	if hit, in := p.hit, p.hit+p.input; in > 0 {
-		s.count.LastHitPPM = hit * ppm / in
-	}
 	for _, pc := range p.prefill {
 		j := pc.j
 		j.have += pc.n
-		s.count.PrefillTokens += pc.n
 		if !pc.last {
 			s.keep(j, j.have, true)
 			continue
@@ -440,49 +391,15 @@ func (s *scheduler) finish(now, steps int64) {
 	p.prefill, p.steps = p.prefill[:0], 0
 }
 
-// emit reports tokens that came out of a step.
-func (s *scheduler) emit(j *job, n int64) {
-	first := j.first < 0
-	if first {
-		j.first = s.now
-	} else if !s.c.Stream {
-		return
-	}
-	s.events = append(s.events, Event{Kind: Tokens, ID: j.id, At: s.now, Tokens: n, First: first, Hits: j.hits})
-}
-
 // end gives the pages of prompt and output to the tree and frees the rest.
-func (s *scheduler) end(j *job) {
+func (s *sglang) end(j *job) {
 	s.keep(j, j.prompt+j.out-1, false)
 	s.release(j)
-	s.report(j)
-}
-
-// report says that a job is over.
-func (s *scheduler) report(j *job) {
 	s.full = false
-	s.events = append(s.events, j.ended(s.now))
-	s.count.Requests++
-	s.count.OutputTokens += j.out
-	if j.failure != nil {
-		s.count.Failed++
-		return
-	}
-	s.count.PromptTokens += j.prompt
-	s.count.CachedDevice += j.hits.Device
-	s.count.CachedHost += j.hits.Host
-	s.count.CachedStorage += j.hits.Storage
-}
-
-// fail ends a job that holds nothing more.
-func (s *scheduler) fail(j *job, why string) {
-	j.failure = &record.Failure{Class: record.FailStatus, Status: 500, Detail: why}
 	s.report(j)
 }
 
-// giveUp fails the request that can never go on: nothing runs and nothing is on its way that
-// would make room for it.
-func (s *scheduler) giveUp() {
+func (s *sglang) giveUp() {
 	j := s.chunked
 	if j != nil {
 		s.chunked = nil
@@ -491,11 +408,13 @@ func (s *scheduler) giveUp() {
 		s.waiting = append(s.waiting[:0], s.waiting[1:]...)
 	}
 	s.release(j)
+	s.full = false
 	s.fail(j, "out of memory: the pool cannot hold this request")
 }
 
-// cancel takes out the jobs that which names: nothing that was not in the tree is kept.
-func (s *scheduler) cancel(which func(*job) bool) {
+// cancel keeps nothing that was not in the tree.
+func (s *sglang) cancel(now int64, which func(*job) bool) {
+	s.now = now
 	out := func(jobs []*job) []*job {
 		kept := jobs[:0]
 		for _, j := range jobs {
@@ -530,8 +449,22 @@ func (s *scheduler) cancel(which func(*job) bool) {
 	s.step.prefill = kept
 }
 
-func (s *scheduler) drop(j *job) {
+func (s *sglang) drop(j *job) {
 	s.release(j)
+	s.full = false
 	j.failure = cancelled()
 	s.report(j)
+}
+
+func (s *sglang) stats() Stats {
+	n := s.count
+	n.Running, n.Waiting = int64(len(s.running)), int64(len(s.waiting))
+	if s.chunked != nil {
+		n.Running++
+	}
+	c := s.cache
+	n.DeviceTokens, n.DeviceUsed, n.DeviceEvictable = c.capacity, c.inUse(), c.evictable
+	n.HostTokens, n.HostUsed = c.hostCap, c.hostCap-c.hostFree
+	n.Evicted, n.LoadedBack, n.BackedUp, n.Dropped = c.stats.evicted, c.stats.loadedBack, c.stats.backedUp, c.stats.dropped
+	return n
 }
