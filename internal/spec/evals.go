@@ -153,6 +153,7 @@ func mergeEvals(rows []row) []row {
 				continue
 			}
 			at[key] = len(out)
+			r.named = r.conc // InferenceX leaves the name of the first row
 			r.conc = uniqueSorted(append([]int{}, r.conc...))
 			r.runEval = true
 			if r.agentic() {

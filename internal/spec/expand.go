@@ -68,6 +68,7 @@ type row struct {
 	entry  *entry
 	runner string
 	conc   []int
+	named  []int // concurrencies in the name; those of conc unless rows were merged
 	ep     int // single-node; may be capped by the selection
 
 	hasEval  bool // run-eval is part of the row
@@ -381,7 +382,11 @@ func (r *row) name() string {
 		b = appendWorkerTag(append(b, "_p"...), e.prefill)
 		b = appendWorkerTag(append(b, "_d"...), e.decode)
 		b = append(b, "_conc"...)
-		for i, v := range r.conc {
+		conc := r.conc
+		if r.named != nil {
+			conc = r.named
+		}
+		for i, v := range conc {
 			if i > 0 {
 				b = append(b, 'x')
 			}
