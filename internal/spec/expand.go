@@ -69,7 +69,7 @@ type row struct {
 	runner string
 	conc   []int
 	named  []int // concurrencies in the name; those of conc unless rows were merged
-	ep     int // single-node; may be capped by the selection
+	ep     int   // single-node; may be capped by the selection
 
 	hasEval  bool // run-eval is part of the row
 	runEval  bool
