@@ -104,7 +104,17 @@ func jsonError(file string, raw []byte, err error) error {
 // Requests yields the requests in the order in which they ended. After an error it yields
 // nothing more.
 func (b *Bundle) Requests() iter.Seq2[*Request, error] {
-	return lines(filepath.Join(b.Dir, RequestsFile), func() *Request {
+	return unpacked(filepath.Join(b.Dir, RequestsFile), ReadRequests)
+}
+
+// Samples yields the scrapes in the order in which they came.
+func (b *Bundle) Samples() iter.Seq2[*Sample, error] {
+	return unpacked(filepath.Join(b.Dir, MetricsFile), ReadSamples)
+}
+
+// ReadRequests reads requests.jsonl without its compression; name stands in errors.
+func ReadRequests(r io.Reader, name string) iter.Seq2[*Request, error] {
+	return lines(r, name, func() *Request {
 		return &Request{
 			Times:        Times{Never, Never, Never, Never, Never, Never, Never, Never},
 			PromptTokens: Unknown, OutputTokens: Unknown, ReasoningTokens: Unknown,
@@ -113,12 +123,13 @@ func (b *Bundle) Requests() iter.Seq2[*Request, error] {
 	})
 }
 
-// Samples yields the scrapes in the order in which they came.
-func (b *Bundle) Samples() iter.Seq2[*Sample, error] {
-	return lines(filepath.Join(b.Dir, MetricsFile), func() *Sample { return new(Sample) })
+// ReadSamples reads metrics.jsonl without its compression; name stands in errors.
+func ReadSamples(r io.Reader, name string) iter.Seq2[*Sample, error] {
+	return lines(r, name, func() *Sample { return new(Sample) })
 }
 
-func lines[T any](path string, zero func() *T) iter.Seq2[*T, error] {
+// unpacked reads a compressed file.
+func unpacked[T any](path string, read func(io.Reader, string) iter.Seq2[*T, error]) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		f, err := os.Open(path)
 		if err != nil {
@@ -132,12 +143,22 @@ func lines[T any](path string, zero func() *T) iter.Seq2[*T, error] {
 			return
 		}
 		defer zr.Close()
-		sc := bufio.NewScanner(zr)
+		for v, err := range read(zr, path) {
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
+}
+
+func lines[T any](r io.Reader, name string, zero func() *T) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		sc := bufio.NewScanner(r)
 		sc.Buffer(make([]byte, 0, 64<<10), maxLine)
 		for n := 1; sc.Scan(); n++ {
 			v := zero()
 			if err := json.Unmarshal(sc.Bytes(), v); err != nil {
-				yield(nil, fmt.Errorf("%s: line %d: %w", path, n, err))
+				yield(nil, fmt.Errorf("%s: line %d: %w", name, n, err))
 				return
 			}
 			if !yield(v, nil) {
@@ -145,7 +166,7 @@ func lines[T any](path string, zero func() *T) iter.Seq2[*T, error] {
 			}
 		}
 		if err := sc.Err(); err != nil {
-			yield(nil, fmt.Errorf("%s: %w", path, err))
+			yield(nil, fmt.Errorf("%s: %w", name, err))
 		}
 	}
 }

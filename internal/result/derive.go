@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -46,7 +47,10 @@ func Finish(w *record.BundleWriter) (*Result, error) {
 // Derive computes the result of a bundle from what was recorded and nothing else. It fails when
 // the bundle cannot be read or a record contradicts itself; a run that went wrong gives a
 // result that is not valid.
-func Derive(b *record.Bundle) (*Result, error) {
+func Derive(b *record.Bundle) (*Result, error) { return derive(b, b.Requests(), b.Samples()) }
+
+// derive is Derive with the records taken from elsewhere than the bundle's files.
+func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], samples iter.Seq2[*record.Sample, error]) (*Result, error) {
 	m := b.Meta
 	r := &Result{
 		Definitions: Definitions,
@@ -70,7 +74,7 @@ func Derive(b *record.Bundle) (*Result, error) {
 	r.Pools = pools(m)
 
 	t := newTally(m)
-	for q, err := range b.Requests() {
+	for q, err := range requests {
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +85,7 @@ func Derive(b *record.Bundle) (*Result, error) {
 	}
 	t.fill(r)
 	srv := newGauges(m.Window)
-	for s, err := range b.Samples() {
+	for s, err := range samples {
 		if err != nil {
 			return nil, err
 		}
@@ -133,8 +137,23 @@ func pools(m *record.Meta) Pools {
 	}
 }
 
-// check refuses a record whose instants run backwards.
+// maxTokens bounds a count of tokens that is believed.
+const maxTokens = 1 << 40
+
+// check refuses a record whose instants run backwards or whose counts are none.
 func check(q *record.Request) error {
+	for _, c := range []struct {
+		name string
+		n    int64
+	}{
+		{"prompt_tokens", q.PromptTokens}, {"output_tokens", q.OutputTokens}, {"reasoning_tokens", q.ReasoningTokens}, {"want_in", q.WantIn},
+		{"want_out", q.WantOut}, {"ceiling_tokens", q.CeilingTokens}, {"hits.device", q.Hits.Device}, {"hits.host", q.Hits.Host},
+		{"hits.storage", q.Hits.Storage}, {"hits.total", q.Hits.Total},
+	} {
+		if c.n < record.Unknown || c.n > maxTokens {
+			return fmt.Errorf("%s is %d, which is no count of tokens", c.name, c.n)
+		}
+	}
 	t := q.Times
 	last, name := record.Never, ""
 	for _, at := range []struct {
@@ -146,6 +165,9 @@ func check(q *record.Request) error {
 	} {
 		if at.ns == record.Never {
 			continue
+		}
+		if at.ns < 0 {
+			return fmt.Errorf("%s at %d ns lies before the run", at.name, at.ns)
 		}
 		if at.ns < last {
 			return fmt.Errorf("%s at %d ns lies before %s at %d ns", at.name, at.ns, name, last)

@@ -83,7 +83,7 @@ func bundle(t testing.TB, m *record.Meta, qs ...*record.Request) *record.Bundle 
 	return b
 }
 
-func derive(t testing.TB, m *record.Meta, qs ...*record.Request) *Result {
+func derived(t testing.TB, m *record.Meta, qs ...*record.Request) *Result {
 	t.Helper()
 	r, err := Derive(bundle(t, m, qs...))
 	if err != nil {
@@ -113,7 +113,7 @@ func steady(n int, m *record.Meta) []*record.Request {
 // TestNumbers derives numbers that were worked out by hand.
 func TestNumbers(t *testing.T) {
 	m := meta()
-	r := derive(t, m, append(steady(100, m), fail(101, 950*sec, record.FailStatus))...)
+	r := derived(t, m, append(steady(100, m), fail(101, 950*sec, record.FailStatus))...)
 	if !r.Valid {
 		t.Errorf("not valid: %v", r.Reasons)
 	}
@@ -153,7 +153,7 @@ func TestNumbers(t *testing.T) {
 func TestGoldenTimeline(t *testing.T) {
 	q := ok(1, sec, 200*ms, 0, 2)
 	q.Times.End = sec + 600*ms
-	r := derive(t, meta(), q)
+	r := derived(t, meta(), q)
 	l := r.Latency
 	want(t, "ttft", l.TTFT.Mean, 0.2)
 	want(t, "e2el", l.E2EL.Mean, 0.2)
@@ -184,7 +184,7 @@ func TestSameBytes(t *testing.T) {
 		t.Errorf("results differ: %s", cmp.Diff(string(out[0]), string(out[1])))
 	}
 	m.Seed++
-	if c := derive(t, m, steady(200, m)...); c.ID == derive(t, meta()).ID {
+	if c := derived(t, m, steady(200, m)...); c.ID == derived(t, meta()).ID {
 		t.Error("another seed has the same id")
 	}
 	if bytes.Contains(out[0], []byte("NaN")) || bytes.Contains(out[0], []byte("somewhere")) {
@@ -237,7 +237,7 @@ func TestReasons(t *testing.T) {
 	} {
 		t.Run(string(c.code), func(t *testing.T) {
 			m := meta()
-			r := derive(t, m, c.make(m)...)
+			r := derived(t, m, c.make(m)...)
 			if r.Valid {
 				t.Fatal("valid")
 			}
@@ -287,7 +287,7 @@ func TestUnknownStaysUnknown(t *testing.T) {
 	for _, q := range qs {
 		q.PromptTokens, q.OutputTokens, q.ReasoningTokens, q.Hits = record.Unknown, record.Unknown, record.Unknown, record.UnknownHits
 	}
-	r := derive(t, m, qs...)
+	r := derived(t, m, qs...)
 	for name, v := range map[string]*float64{
 		"input": r.Throughput.Edge.Input, "output": r.Throughput.Edge.Output, "total": r.Throughput.EdgePerGPU.Total,
 		"fresh": r.Throughput.Edge.Fresh, "hits": r.Hits.Total, "itl": r.Latency.ITL.P50, "e2e_norm": r.Intvty.E2ENorm.P90,
@@ -329,7 +329,7 @@ func TestJobs(t *testing.T) {
 			qs = append(qs, q)
 		}
 	}
-	j := derive(t, m, qs...).Jobs
+	j := derived(t, m, qs...).Jobs
 	if j.Completed != 8 || j.Trees != 10 {
 		t.Errorf("completed %d of %d trees, want 8 of 10", j.Completed, j.Trees)
 	}

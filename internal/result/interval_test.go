@@ -82,7 +82,7 @@ func TestIntervalsOfRun(t *testing.T) {
 		q.Trace = fmt.Sprint("t", i%20)
 		qs = append(qs, q)
 	}
-	r := derive(t, m, qs...)
+	r := derived(t, m, qs...)
 	iv := r.Intervals
 	if iv.Clusters != 20 || iv.TTFT.P90 == nil || iv.HitTotal == nil || iv.Total == nil {
 		t.Fatalf("%+v", iv)
@@ -105,7 +105,7 @@ func TestIntervalsOfRun(t *testing.T) {
 			q.Trace = "t1"
 		}
 	}
-	if few := derive(t, m, qs...).Intervals; few.TTFT.P90 != nil || few.Total == nil {
+	if few := derived(t, m, qs...).Intervals; few.TTFT.P90 != nil || few.Total == nil {
 		t.Errorf("%d traces: %+v", few.Clusters, few)
 	}
 }
