@@ -186,9 +186,11 @@ func (s *Store) Path() string { return s.path }
 // An Entry is one run in the store.
 type Entry struct {
 	Result *result.Result `json:"result"`
-	Sweep  string         `json:"sweep"`  // the sweep that it was part of, "" for none
-	Bundle string         `json:"bundle"` // folder of its bundle when it was put, "" when unknown
-	PutAt  string         `json:"put_at"` // RFC 3339
+	Sweep  string         `json:"sweep"` // the sweep that it was part of, "" for none
+	// Bundle is the folder of its bundle, "" when unknown. A folder beside or below a SQLite file
+	// is kept relative to it, so that both can be moved together; Query gives a path that opens.
+	Bundle string `json:"bundle"`
+	PutAt  string `json:"put_at"` // RFC 3339
 }
 
 // Put adds results, or replaces runs that are there already, all or none of them.
@@ -199,11 +201,42 @@ func (s *Store) Put(ctx context.Context, entries ...Entry) error {
 	}
 	defer tx.Rollback()
 	for _, e := range entries {
+		e.Bundle = s.keepPath(e.Bundle)
 		if err := put(ctx, tx, e); err != nil {
 			return fmt.Errorf("%s: %w", s.path, err)
 		}
 	}
 	return tx.Commit()
+}
+
+// keepPath is a bundle's folder as it is stored.
+func (s *Store) keepPath(dir string) string {
+	if dir == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	if s.postgres {
+		return abs
+	}
+	home, err := filepath.Abs(filepath.Dir(s.path))
+	if err != nil {
+		return abs
+	}
+	if rel, err := filepath.Rel(home, abs); err == nil && filepath.IsLocal(rel) {
+		return filepath.ToSlash(rel)
+	}
+	return abs
+}
+
+// openPath is a stored folder as it can be opened.
+func (s *Store) openPath(dir string) string {
+	if dir == "" || s.postgres || filepath.IsAbs(dir) {
+		return dir
+	}
+	return filepath.Join(filepath.Dir(s.path), filepath.FromSlash(dir))
 }
 
 func put(ctx context.Context, tx *sql.Tx, e Entry) error {
@@ -311,6 +344,7 @@ func (s *Store) Query(ctx context.Context, f Filter) ([]Entry, error) {
 		if err := rows.Scan(&e.Sweep, &e.Bundle, &e.PutAt, &body); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.path, err)
 		}
+		e.Bundle = s.openPath(e.Bundle)
 		e.Result = new(result.Result)
 		if err := json.Unmarshal([]byte(body), e.Result); err != nil {
 			return nil, fmt.Errorf("%s: result: %w", s.path, err)

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -128,5 +129,30 @@ func TestNewerSchema(t *testing.T) {
 	db.Close()
 	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "schema 99") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestMovedTogether: a store and the bundles below it can be moved as one folder.
+func TestMovedTogether(t *testing.T) {
+	ctx := context.Background()
+	root := t.TempDir()
+	old := filepath.Join(root, "old")
+	s := open(t, filepath.Join(old, "weir.db"))
+	inside, outside := entry("in", 1, "none"), entry("out", 2, "none")
+	inside.Bundle, outside.Bundle = filepath.Join(old, "sweep", "b1"), filepath.Join(root, "elsewhere")
+	if err := s.Put(ctx, inside, outside); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(old, filepath.Join(root, "new")); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, filepath.Join(root, "new", "weir.db"))
+	for id, want := range map[string]string{"in": filepath.Join(root, "new", "sweep", "b1"), "out": outside.Bundle} {
+		if e, err := s.Get(ctx, id); err != nil || e.Bundle != want {
+			t.Errorf("%s: %s, %v, want %s", id, e.Bundle, err, want)
+		}
 	}
 }

@@ -28,6 +28,8 @@
     order.sort((a, b) => d.req.queued[a] - d.req.queued[b]);
     sampleFlight();
     view = fromHash() || { t0: d.start_ms, t1: d.end_ms, r0: 0 };
+    // As high as the rows need, up to what the style sheet gives.
+    canvas.style.height = Math.min(canvas.clientHeight, Math.max(120, TOP + d.rows * 18 + 4)) + "px";
     root.classList.remove("loading");
     root.setAttribute("data-ready", String(n));
     resize();
