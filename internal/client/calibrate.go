@@ -121,52 +121,59 @@ func calibrate(ctx context.Context, url string, load Load, blocking bool) (*Cali
 	defer t.Close()
 	m := newMeter(load, clock)
 	t.probe = m.event
+	if err := m.drive(ctx, t); err != nil {
+		return nil, err
+	}
+	out := m.result()
+	out.Health = t.Health()
+	return out, nil
+}
+
+// drive keeps the load's streams in flight through a target. Streams begin spread over the
+// length of one, as they would be after a while.
+func (m *meter) drive(ctx context.Context, t replay.Target) error {
+	load, clock := m.load, m.clock
+	each := load.TTFT + time.Duration(load.Tokens)*load.Gap
 	ended := make(chan *record.Request, load.Streams)
 	t.Start(func(r *record.Request) { ended <- r })
-
-	send := func(seq uint64, lane int) {
+	var seq uint64
+	started, flying, stopping := 0, 0, false
+	send := func(lane int) {
+		seq++
+		flying++
 		now := clock.Now()
 		m.lanes[lane] = laneMeter{}
 		t.Send(replay.Request{Seq: seq, Lane: lane, Tree: "pace", Trace: paceTrace, MaxOut: int64(load.Tokens), Intended: now, Queued: now})
 	}
-	// Streams begin spread over one stream's length, as they would be after a while.
 	over := time.NewTimer(load.For)
 	defer over.Stop()
-	var seq uint64
-	started, flying, stopping := 0, 0, false
-	begin := time.Now()
 	next := time.NewTimer(0)
 	defer next.Stop()
+	begin := time.Now()
+	due := func() time.Duration { return each * time.Duration(started) / time.Duration(load.Streams) }
 	for !stopping || flying > 0 {
 		select {
 		case <-next.C:
-			for !stopping && started < load.Streams && time.Since(begin) >= each*time.Duration(started)/time.Duration(load.Streams) {
-				seq++
-				send(seq, started)
-				started++
-				flying++
+			for ; started < load.Streams && time.Since(begin) >= due() && !stopping; started++ {
+				send(started)
 			}
-			if !stopping && started < load.Streams {
-				next.Reset(each*time.Duration(started)/time.Duration(load.Streams) - time.Since(begin))
+			if started < load.Streams && !stopping {
+				next.Reset(due() - time.Since(begin))
 			}
 		case r := <-ended:
 			flying--
 			m.ended(r)
 			if !stopping {
-				seq++
-				send(seq, r.Lane)
-				flying++
+				send(r.Lane)
 			}
 		case <-over.C:
 			stopping = true
 		case <-ctx.Done():
 			t.Cancel()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	out := m.result()
-	out.Health = t.Health()
-	return out, nil
+	return nil
 }
 
 // paceTrace is the one-turn conversation of a calibration.
