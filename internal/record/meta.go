@@ -125,6 +125,8 @@ type Client struct {
 	ITLBoundNs  int64 `json:"itl_bound_ns"`  // its error on the time between two tokens is at most this
 	GCPauseNs   int64 `json:"gc_pause_ns"`   // longest pause of its garbage collector
 	TimerLagNs  int64 `json:"timer_lag_ns"`  // p99 of the time from a timer's instant to its handling
+	// Detail is what the bounds were made of: the run's own measurements and the calibration.
+	Detail json.RawMessage `json:"detail,omitempty"`
 }
 
 // Engine is what was observed of the server.

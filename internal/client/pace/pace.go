@@ -92,17 +92,18 @@ type stream struct {
 	done   chan struct{}
 }
 
-// A Server keeps time on one listener.
-type Server struct {
-	l  net.Listener
-	mu sync.Mutex
-	in []*stream // new ones, for the writer
+// A server keeps time on one listener.
+type server struct {
+	mu   sync.Mutex
+	in   []*stream // new ones, for the writer
+	over bool
 }
 
 // Serve answers on a listener until it is closed.
 func Serve(l net.Listener) error {
-	s := &Server{l: l}
+	s := &server{}
 	go s.write()
+	defer s.stop()
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -116,7 +117,7 @@ func Serve(l net.Listener) error {
 	}
 }
 
-func (s *Server) serve(c net.Conn) {
+func (s *server) serve(c net.Conn) {
 	defer c.Close()
 	r := bufio.NewReaderSize(c, 16<<10)
 	for {
@@ -144,13 +145,20 @@ func (s *Server) serve(c net.Conn) {
 	}
 }
 
+// stop ends the writer and closes what is under way.
+func (s *server) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+}
+
 const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 // tail closes a stream: usage would be a lie, since nobody counted a prompt.
 const tail = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
 
 // write sends every frame when it is due.
-func (s *Server) write() {
+func (s *server) write() {
 	runtime.LockOSThread()
 	var q queue
 	size := fmt.Sprintf("%x\r\n", len(frame))
@@ -164,7 +172,15 @@ func (s *Server) write() {
 			q.push(st)
 		}
 		s.in = s.in[:0]
+		over := s.over
 		s.mu.Unlock()
+		if over {
+			for _, st := range q {
+				st.failed = true
+				close(st.done)
+			}
+			return
+		}
 		now := Now()
 		if len(q) == 0 || q[0].due > now {
 			wait := int64(time.Millisecond) // new streams are looked for this often

@@ -1,0 +1,177 @@
+package client
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/client/pace"
+	"github.com/weirbench/weir/internal/record"
+)
+
+func TestCalibrate(t *testing.T) {
+	url, stop, err := StartPace(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for way, blocking := range ways {
+		load := Load{Streams: 4, TTFT: 5 * time.Millisecond, Gap: 2 * time.Millisecond, Tokens: 6, For: 200 * time.Millisecond}
+		c, err := calibrate(t.Context(), url, load, blocking)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Bad(); err != nil {
+			t.Fatal(way, err)
+		}
+		n := uint64(c.Requests)
+		if n < 4 || c.TTFTError.N != n || c.ITLError.N != n || c.Gap.N != n*5 || c.TokenDelay.N != n*6 || c.Health.Events != n*6 {
+			t.Errorf("%s: %d requests, counts %d %d %d %d %d", way, n, c.TTFTError.N, c.ITLError.N, c.Gap.N, c.TokenDelay.N, c.Health.Events)
+		}
+		if c.Health.MostFlying < 1 || c.Health.MostFlying > 4 || c.Health.CPU <= 0 {
+			t.Errorf("%s: %+v", way, c.Health)
+		}
+		b := c.Bound(c.Health)
+		if b.TTFT < c.TTFTError.P50 || b.ITL < c.ITLError.P50 {
+			t.Errorf("%s: bound %+v under the median error %+v", way, b, c)
+		}
+	}
+}
+
+func TestCalibratorKeeps(t *testing.T) {
+	c := Calibrator{Dir: filepath.Join(t.TempDir(), "a", "b"), For: 50 * time.Millisecond}
+	load := LoadFor(3, 500)
+	first, kept, err := c.Run(t.Context(), load)
+	if err != nil || kept {
+		t.Fatal(kept, err)
+	}
+	again, kept, err := c.Run(t.Context(), load)
+	if err != nil || !kept || !again.When.Equal(first.When) || again.TTFTError != first.TTFTError {
+		t.Errorf("kept %v: %+v, was %+v (%v)", kept, again, first, err)
+	}
+	if _, kept, err = c.Run(t.Context(), LoadFor(30, 500)); err != nil || kept {
+		t.Errorf("another load: kept %v (%v)", kept, err)
+	}
+	names, err := filepath.Glob(filepath.Join(c.Dir, "*"))
+	if err != nil || len(names) != 2 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(name, []byte("{broken"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, kept, err = c.Run(t.Context(), load); err != nil || kept {
+		t.Errorf("a broken file was used: kept %v (%v)", kept, err)
+	}
+}
+
+func TestLoadFor(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		rate float64
+	}{{1, 1}, {3, 700}, {64, 3000}, {1000, 100000}, {5000, 20}, {0, 0}} {
+		l := LoadFor(c.n, c.rate)
+		if l.Streams < c.n || l.Gap <= 0 || l.Tokens < 2 {
+			t.Errorf("%+v: %+v", c, l)
+		}
+		if asked := float64(l.Streams) / l.Gap.Seconds(); l.Gap > time.Millisecond && asked < c.rate*0.999 {
+			t.Errorf("%+v: %+v asks for only %.0f events/s", c, l, asked)
+		}
+	}
+}
+
+func TestPaceStamps(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go pace.Serve(l)
+	plan := pace.Plan{TTFT: 3 * time.Millisecond, Gap: 2 * time.Millisecond, Tokens: 3}
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "POST / HTTP/1.1\r\nHost: x\r\n"+pace.Header+": "+plan.String()+"\r\nContent-Length: 0\r\n\r\n")
+	var stamps []pace.Stamp
+	r := bufio.NewReader(c)
+	for len(stamps) < 3 {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(line) > 6 && string(line[:6]) == "data: " {
+			if s, ok := pace.ParseStamp(line[6:]); ok {
+				stamps = append(stamps, s)
+			}
+		}
+	}
+	for i, s := range stamps {
+		if s.Due != s.Read+int64(plan.TTFT)+int64(i)*int64(plan.Gap) || s.Sent < s.Due || s.Read != stamps[0].Read {
+			t.Errorf("frame %d: %+v", i, s)
+		}
+	}
+}
+
+// TestDoubt stalls the reader while two tokens of a stream arrive 20 ms apart. The instant of
+// the first is then wrong, and the record must say by how much.
+func TestDoubt(t *testing.T) {
+	const apart = 20 * time.Millisecond
+	begun, stalled := make(chan struct{}), make(chan struct{})
+	var sent atomic.Int64
+	clock := NewClock()
+	url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
+		if _, _, err := readRequest(r); err != nil {
+			return
+		}
+		io.WriteString(c, sseHead)
+		if n == 0 {
+			close(begun)
+			io.WriteString(c, chunk(token("stall")))
+			r.ReadByte()
+			return
+		}
+		<-stalled
+		sent.Store(clock.Now())
+		io.WriteString(c, chunk(token("a")))
+		time.Sleep(apart)
+		io.WriteString(c, chunk(token("b"))+chunk(doneEvent)+"0\r\n\r\n")
+	})
+	r := newRig(t, Config{URLs: []string{url}, Clock: clock, Timeouts: Timeouts{Headers: time.Minute}})
+	r.probe = func(lane int, _ []byte, _ int64) {
+		if lane == 7 {
+			time.Sleep(50 * time.Millisecond) // the other connection has its request by then
+			close(stalled)
+			time.Sleep(3 * apart)
+		}
+	}
+	first := request(1)
+	first.Lane = 7
+	r.Send(first)
+	<-begun
+	r.Send(request(2))
+	rec := r.wait(t)
+	if rec.Seq != 2 || rec.Failure != nil {
+		t.Fatalf("%+v", rec)
+	}
+	wrong := rec.Times.FirstToken - sent.Load()
+	if wrong < int64(apart)*9/10 {
+		t.Fatalf("the reader was not stalled: %v", time.Duration(wrong))
+	}
+	if rec.Doubt.First < int64(apart) {
+		t.Errorf("first token is %v late, doubt says at most %v", time.Duration(wrong), time.Duration(rec.Doubt.First))
+	}
+	if rec.Doubt.TTFT() == record.Unknown || rec.Doubt.Sent < 0 {
+		t.Errorf("doubt %+v", rec.Doubt)
+	}
+	if h := r.Health(); h.Shared != 1 || h.TTFT.Max < int64(apart) {
+		t.Errorf("health %+v", h)
+	}
+}
