@@ -3,7 +3,9 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -116,6 +118,45 @@ func TestLoadModes(t *testing.T) {
 		code, _, errOut := weir(args...)
 		if code == exitOK || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit code %d and %q, want %q", args, code, errOut, want)
+		}
+	}
+}
+
+// TestReplayKnobs: what was asked for is what the bundle says was replayed.
+func TestReplayKnobs(t *testing.T) {
+	url := simServer(t, 4_000_000, 0)
+	traces, out := filepath.Join(t.TempDir(), "traces"), filepath.Join(t.TempDir(), "b")
+	if code, _, errOut := weir("corpus", "generate", "-o", traces, "--traces", "4"); code != exitOK {
+		t.Fatal(errOut)
+	}
+	code, _, errOut := weir("replay", "--url", url, "--model", "glm-5.2", "--corpus", traces, "-c", "2", "--max-requests", "20",
+		"--barriers", "dataflow", "--gap-cap", "20ms", "--warmup-requests-per-lane", "1", "--order", "shuffle", "--salt", "none", "--seed", "9", "-o", out)
+	if code != exitOK && !strings.Contains(errOut, "client-bound") {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	raw, err := os.ReadFile(filepath.Join(out, "point.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m struct{ Replay map[string]any }
+	if err := json.Unmarshal(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]any{"lanes": 2.0, "seed": 9.0, "barriers": "none", "turn_gap_cap_ns": 2e7, "pressure_requests": 1.0,
+		"sampling": "shuffle", "salt": "none", "max_requests": 20.0, "trace_idle_cap_ns": 3e11, "start_min": 0.25} {
+		if m.Replay[key] != want {
+			t.Errorf("%s is %v, want %v", key, m.Replay[key], want)
+		}
+	}
+	for want, args := range map[string][]string{
+		"use at most 4 lanes":  {"-c", "5", "--salt", "none"},
+		`"often" is not known`: {"--order", "often"},
+		"need 0 <= min <= max": {"--start-min", "0.9"},
+		"nothing ends the run": {"--max-requests", "0"},
+	} {
+		args = append([]string{"replay", "--url", url, "--model", "m", "--corpus", traces, "-c", "2", "--max-requests", "5"}, args...)
+		if code, _, errOut := weir(args...); code != exitUsage || !strings.Contains(errOut, want) {
+			t.Errorf("%v: exit code %d, %s", args, code, errOut)
 		}
 	}
 }

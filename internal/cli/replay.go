@@ -15,6 +15,7 @@ import (
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
@@ -24,8 +25,9 @@ func newReplayCmd(app *App) *cobra.Command {
 	var (
 		urls, headers, sessions                         []string
 		model, corpusPath, endpoint, out, key, tok, ext string
-		conc, gpus, warmup, maxRequests                 int
-		duration, idle, stall                           time.Duration
+		conc, gpus                                      int
+		duration, stall                                 time.Duration
+		knobs                                           replayKnobs
 		seed                                            uint64
 		skipBroken, noProbe, legacy                     bool
 	)
@@ -47,8 +49,8 @@ when the result is not valid, and says why.`,
 				return usagef("no corpus: name a directory or file of traces with --corpus")
 			case conc < 1:
 				return usagef("--concurrency is %d: at least one agent is needed", conc)
-			case duration <= 0 && maxRequests <= 0:
-				return usagef("nothing ends the run: set --duration or --max-requests")
+			case duration <= 0 && knobs.o.MaxRequests == 0 && knobs.o.MaxTrees == 0:
+				return usagef("nothing ends the run: set --duration, --max-requests or --max-trees")
 			}
 			e, err := client.ParseEndpoint(endpoint)
 			if err != nil {
@@ -80,17 +82,17 @@ when the result is not valid, and says why.`,
 			if gpus > 0 {
 				p.Unified = &spec.Parallel{TP: gpus, PP: 1, EP: 1, DCP: 1, PCP: 1}
 			}
-			opt := run.ReplayOptions(p)
-			opt.PressureRequests = warmup
-			opt.MaxRequests = uint64(max(0, maxRequests))
-			opt.TraceIdleCapNs = int64(idle)
+			opt := knobs.options(run.ReplayOptions(p))
+			if _, err := replay.NewAgentic(c, opt); err != nil { // refused before anything is sent
+				return usage(err)
+			}
 			ex := &run.HTTP{
 				Client: client.Config{
 					URLs: urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: sessions,
 					Timeouts: client.Timeouts{First: stall, Headers: stall, Stream: stall},
 				},
 				Prompt: prompt.Options{Models: []string{model}, IgnoreEOS: true, LegacyMaxTokens: legacy,
-					Salt: prompt.FirstTurnPrefix, Extra: []byte(ext)},
+					Salt: opt.Salt, Extra: []byte(ext)},
 				Words: words, NoProbe: noProbe, ObservedGPUs: record.Unknown,
 			}
 			if out == "" {
@@ -114,7 +116,6 @@ when the result is not valid, and says why.`,
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
 	fl.IntVarP(&conc, "concurrency", "c", 1, "agents at once")
 	fl.DurationVar(&duration, "duration", 0, "profiling time")
-	fl.IntVar(&maxRequests, "max-requests", 0, "end after this many profiling requests; 0 is no limit")
 	fl.StringVar(&endpoint, "endpoint", "chat", "what is spoken: chat, completions, completions-ids, generate, responses, messages")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/replay-...)")
 	fl.StringVar(&key, "api-key", os.Getenv("WEIR_API_KEY"), "bearer key (default $WEIR_API_KEY)")
@@ -123,8 +124,7 @@ when the result is not valid, and says why.`,
 	fl.StringVar(&tok, "tokenizer", "", "the model's tokenizer.json; without it the words that are one token in common tokenizers are used")
 	fl.StringVar(&ext, "extra", "", "JSON object whose members are added to every body")
 	fl.IntVar(&gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
-	fl.IntVar(&warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
-	fl.DurationVar(&idle, "idle-cap", 300*time.Second, "longest pause of one agent")
+	knobs.add(fl)
 	fl.DurationVar(&stall, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
 	fl.Uint64Var(&seed, "seed", 42, "draws start points and salts")
 	fl.BoolVar(&skipBroken, "skip-broken", false, "leave out traces that cannot be read, and say how many")

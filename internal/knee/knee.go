@@ -141,6 +141,9 @@ func Compute(ctx context.Context, c *corpus.Corpus, cfg Config, concurrencies []
 	slices.Sort(list)
 	list = slices.Compact(list)
 	for _, tr := range c.Traces {
+		if tr.LengthsOnly {
+			return nil, fmt.Errorf("trace %s records lengths and no blocks: it can load a server but says nothing about a cache", tr.ID)
+		}
 		if tr.BlockSize <= 0 {
 			return nil, fmt.Errorf("trace %s has a block size of %d tokens: a prefix cache needs blocks", tr.ID, tr.BlockSize)
 		}

@@ -21,7 +21,9 @@ type Meta struct {
 	Seed      uint64 `json:"seed"`
 	Repeat    int    `json:"repeat"`    // which repeat of the point this is, from 0
 	Semantics string `json:"semantics"` // replay semantics with its version, "agentx-1"
-	Corpus    Corpus `json:"corpus"`
+	// Replay are the resolved replay.Options, or the replay.Load, that made the schedule.
+	Replay json.RawMessage `json:"replay,omitempty"`
+	Corpus Corpus          `json:"corpus"`
 
 	// EpochWallNs is the wall clock at the run's epoch, nanoseconds since 1970. It enters a
 	// result only when Virtual is false.

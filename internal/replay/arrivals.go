@@ -14,6 +14,18 @@ const (
 	Users                   // users that take turns at a fixed pace
 )
 
+var arrivalNames = []string{"closed", "constant", "poisson", "gamma", "schedule", "users"}
+
+// MarshalText writes closed, constant, poisson, gamma, schedule or users.
+func (a Arrival) MarshalText() ([]byte, error) { return nameOf(arrivalNames, int(a)) }
+
+// UnmarshalText reads what MarshalText writes.
+func (a *Arrival) UnmarshalText(text []byte) error {
+	i, err := indexOf("arrival", arrivalNames, text)
+	*a = Arrival(i)
+	return err
+}
+
 // intervals draws the times between arrivals at a rate per second.
 type intervals struct {
 	kind  Arrival

@@ -13,42 +13,43 @@ import (
 // Load are the knobs of every mode that is not agentic replay. Its conversations are the
 // streams of the corpus that no other stream spawns: each sends its turns one after the other.
 type Load struct {
-	Arrival Arrival
-	Rate    float64 // arrivals per second: requests for Constant to Gamma, turns of all users for Users
-	Shape   float64 // of Gamma intervals, above 0
-	Seed    uint64  // of the intervals
+	Arrival Arrival `json:"arrival"`
+	Rate    float64 `json:"rate,omitempty"`  // arrivals per second: requests for Constant to Gamma, turns of all users for Users
+	Shape   float64 `json:"shape,omitempty"` // of Gamma intervals, above 0
+	Seed    uint64  `json:"seed"`            // of the intervals
 
 	// Concurrency is the number of conversations that may be live, their gaps included; 0 is
 	// no limit, which Closed does not have. RampNs opens them one by one over a time.
-	Concurrency int
-	RampNs      int64
+	Concurrency int   `json:"concurrency,omitempty"`
+	RampNs      int64 `json:"ramp_ns,omitempty"`
 	// PrefillConcurrency is the number of requests that may wait for their first token; 0 is
 	// no limit. It needs a target that tells first tokens.
-	PrefillConcurrency int
+	PrefillConcurrency int `json:"prefill_concurrency,omitempty"`
 
 	// Speed divides recorded times of Schedule; 0 means 1. Conversations that begin outside
 	// [FromNs, ToNs) of the recording are left out; a ToNs of 0 is its end.
-	Speed        float64
-	FromNs, ToNs int64
+	Speed  float64 `json:"speed,omitempty"`
+	FromNs int64   `json:"from_ns,omitempty"`
+	ToNs   int64   `json:"to_ns,omitempty"`
 
-	NumUsers int // users at once
+	NumUsers int `json:"users,omitempty"` // users at once
 
 	// Passes is how often the list of conversations is sent, each pass after the one before it
 	// has ended; 0 means 1. Request.Play is the pass. Loop sends it for as long as the run lasts.
-	Passes int
-	Loop   bool
+	Passes int  `json:"passes,omitempty"`
+	Loop   bool `json:"loop,omitempty"`
 
 	// WarmupRequests are first turns that are sent before, at the same concurrency: those of the
 	// last conversations of the list, which is sent without them, so that nothing is warm.
-	WarmupRequests int
-	MaxRequests    uint64 // profiling requests; 0 is no limit
-	DurationNs     int64  // of the profiling phase; 0 is no limit
-	GraceNs        int64  // for what is in flight after DurationNs; negative is unlimited
-	DrainNs        int64  // for outcomes after a cancellation; 0 means 10 s
-	MaxOut         int64  // cap on output tokens asked for; 0 is none
+	WarmupRequests int    `json:"warmup_requests,omitempty"`
+	MaxRequests    uint64 `json:"max_requests,omitempty"` // profiling requests; 0 is no limit
+	DurationNs     int64  `json:"duration_ns,omitempty"`  // of the profiling phase; 0 is no limit
+	GraceNs        int64  `json:"grace_ns,omitempty"`     // for what is in flight after DurationNs; negative is unlimited
+	DrainNs        int64  `json:"drain_ns,omitempty"`     // for outcomes after a cancellation; 0 means 10 s
+	MaxOut         int64  `json:"max_out,omitempty"`      // cap on output tokens asked for; 0 is none
 
-	FailedThreshold float64 // as in Options
-	NoGaps          bool    // a turn follows the one before it at once
+	FailedThreshold float64 `json:"failed_threshold,omitempty"` // as in Options
+	NoGaps          bool    `json:"no_gaps,omitempty"`          // a turn follows the one before it at once
 }
 
 func (o *Load) check(n int) error {

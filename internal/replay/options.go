@@ -2,6 +2,8 @@ package replay
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
@@ -41,57 +43,101 @@ const (
 	Random                     // with replacement
 )
 
+var (
+	barrierNames  = []string{"tree", "agent", "none"}
+	samplingNames = []string{"sequential", "shuffle", "random"}
+)
+
+// MarshalText writes tree, agent or none.
+func (b Barriers) MarshalText() ([]byte, error) { return nameOf(barrierNames, int(b)) }
+
+// UnmarshalText reads what MarshalText writes, and dataflow for none.
+func (b *Barriers) UnmarshalText(text []byte) error {
+	if string(text) == "dataflow" {
+		*b = BarrierNone
+		return nil
+	}
+	i, err := indexOf("barriers", barrierNames, text)
+	*b = Barriers(i)
+	return err
+}
+
+// MarshalText writes sequential, shuffle or random.
+func (s Sampling) MarshalText() ([]byte, error) { return nameOf(samplingNames, int(s)) }
+
+// UnmarshalText reads what MarshalText writes.
+func (s *Sampling) UnmarshalText(text []byte) error {
+	i, err := indexOf("order", samplingNames, text)
+	*s = Sampling(i)
+	return err
+}
+
+func nameOf(names []string, i int) ([]byte, error) {
+	if i < 0 || i >= len(names) {
+		return nil, fmt.Errorf("%d is none of %s", i, strings.Join(names, ", "))
+	}
+	return []byte(names[i]), nil
+}
+
+func indexOf(what string, names []string, text []byte) (int, error) {
+	if i := slices.Index(names, string(text)); i >= 0 {
+		return i, nil
+	}
+	return 0, fmt.Errorf("%s %q is not known; known: %s", what, text, strings.Join(names, ", "))
+}
+
 // Options are the knobs of agentic replay. The zero value of a cap or limit turns it off.
 // InferenceX gives the values that its scenario passes.
 type Options struct {
-	Lanes int    // units of concurrency, at least 1
-	Seed  uint64 // draws start instants and salts
+	Lanes int    `json:"lanes"` // units of concurrency, at least 1
+	Seed  uint64 `json:"seed"`  // draws start instants and salts
 
 	// StartMin and StartMax bound the start instant of a tree as shares of the trace's span,
 	// 0 <= StartMin <= StartMax <= 1.
-	StartMin, StartMax float64
+	StartMin float64 `json:"start_min"`
+	StartMax float64 `json:"start_max"`
 	// NoWarmup leaves out primers and cache pressure; trees still start inside their traces.
-	NoWarmup bool
+	NoWarmup bool `json:"no_warmup,omitempty"`
 	// PressureRequests are further one-token requests per lane after the primers, without
 	// idle time, until the caches are under pressure. PressureNs is the same by time; only
 	// one of them may be set.
-	PressureRequests int
-	PressureNs       int64
+	PressureRequests int   `json:"pressure_requests,omitempty"`
+	PressureNs       int64 `json:"pressure_ns,omitempty"`
 	// Burst sends all primers at once and starts every lane at once, in place of keeping the
 	// recorded offsets to the start instant.
-	Burst bool
+	Burst bool `json:"burst,omitempty"`
 
-	SystemIdleCapNs int64 // longest time with nothing in flight anywhere
-	TraceIdleCapNs  int64 // longest time with nothing in flight in one tree
+	SystemIdleCapNs int64 `json:"system_idle_cap_ns,omitempty"` // longest time with nothing in flight anywhere
+	TraceIdleCapNs  int64 `json:"trace_idle_cap_ns,omitempty"`  // longest time with nothing in flight in one tree
 
-	DurationNs int64 // of the profiling phase; 0 leaves the end to MaxRequests or MaxTrees
-	GraceNs    int64 // for what is in flight at the end of DurationNs; negative is unlimited
+	DurationNs int64 `json:"duration_ns,omitempty"` // of the profiling phase; 0 leaves the end to MaxRequests or MaxTrees
+	GraceNs    int64 `json:"grace_ns,omitempty"`    // for what is in flight at the end of DurationNs; negative is unlimited
 	// WarmupGraceNs bounds a warm-up that stopped moving: the time since its last dispatch or
 	// outcome. A slow warm-up that moves is not cut. 0 is unlimited.
-	WarmupGraceNs int64
+	WarmupGraceNs int64 `json:"warmup_grace_ns,omitempty"`
 	// WarmupGraceFixed counts WarmupGraceNs from the last dispatch alone, as AIPerf does.
-	WarmupGraceFixed bool
-	DrainNs          int64 // for outcomes after a cancellation; 0 means 10 s
+	WarmupGraceFixed bool  `json:"warmup_grace_fixed,omitempty"`
+	DrainNs          int64 `json:"drain_ns,omitempty"` // for outcomes after a cancellation; 0 means 10 s
 
-	MaxRequests uint64 // profiling requests; 0 is no limit
-	MaxTrees    uint64 // trees started, warm-up included; 0 is no limit
+	MaxRequests uint64 `json:"max_requests,omitempty"` // profiling requests; 0 is no limit
+	MaxTrees    uint64 `json:"max_trees,omitempty"`    // trees started, warm-up included; 0 is no limit
 
 	// FailedThreshold ends the run when more than this share of the profiling requests that
 	// ended had failed, once 20 have ended. 0 is off.
-	FailedThreshold float64
+	FailedThreshold float64 `json:"failed_threshold,omitempty"`
 
-	Barriers  Barriers
-	Sampling  Sampling
-	Salt      prompt.Placement // where the text stands that makes the prompts of a tree its own
-	AllowWrap bool             // without a salt, lanes may outnumber traces
-	MaxOut    int64            // cap on output tokens asked for; 0 is none
+	Barriers  Barriers         `json:"barriers"`
+	Sampling  Sampling         `json:"sampling"`
+	Salt      prompt.Placement `json:"salt"`                 // where the text stands that makes the prompts of a tree its own
+	AllowWrap bool             `json:"allow_wrap,omitempty"` // without a salt, lanes may outnumber traces
+	MaxOut    int64            `json:"max_out,omitempty"`    // cap on output tokens asked for; 0 is none
 
 	// ThinkGaps takes the recorded think time as the gap before a turn where there is one, in
 	// place of the time between the end of the turn before it and its start.
-	ThinkGaps bool
+	ThinkGaps bool `json:"think_gaps,omitempty"`
 	// NoGaps sends a turn as soon as the one before it ended; TurnGapCapNs caps the gap.
-	NoGaps       bool
-	TurnGapCapNs int64
+	NoGaps       bool  `json:"no_gaps,omitempty"`
+	TurnGapCapNs int64 `json:"turn_gap_cap_ns,omitempty"`
 }
 
 // InferenceX is what InferenceX passes for its agentic scenario (benchmark_lib.sh,

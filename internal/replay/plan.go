@@ -99,27 +99,51 @@ func gapBefore(t, prev *corpus.Turn, o *Options) int64 {
 // one behind the first user message those of that message too. A turn that keeps fewer blocks
 // of the one before it cuts them for good.
 func (p *plan) saltPositions(si int, salt prompt.Placement) {
-	s := &p.trace.Streams[si]
-	bs := p.trace.BlockSize
-	if bs <= 0 {
-		return
-	}
 	at := int32(0)
-	for k := range s.Turns {
-		b := s.Turns[k].Blocks
-		switch {
-		case salt == prompt.NoSalt:
-			at = int32(len(b))
-		case salt == prompt.SystemPrefix:
-		case k > 0:
-			at = int32(commonPrefix(s.Turns[k-1].Blocks, b, int(at)))
-		default:
-			at = int32(min(max(s.Turns[0].In, 0)/bs, int64(len(b))))
-			if salt != prompt.FirstTurnSuffix {
-				at = int32(min(int64(at), (max(s.SystemTokens, 0)+bs-1)/bs))
-			}
-		}
+	for k := range p.streams[si].turns {
+		at = saltAt(p.trace, si, k, salt, at)
 		p.streams[si].turns[k].saltAt = at
+	}
+}
+
+// saltAt is the number of blocks before the salt of a turn, given that of the turn before it.
+func saltAt(tr *corpus.Trace, si, k int, salt prompt.Placement, before int32) int32 {
+	s, bs := &tr.Streams[si], tr.BlockSize
+	b := s.Turns[k].Blocks
+	switch {
+	case salt == prompt.NoSalt:
+		return int32(len(b))
+	case salt == prompt.SystemPrefix || bs <= 0:
+		return 0
+	case k > 0:
+		return int32(commonPrefix(s.Turns[k-1].Blocks, b, int(before)))
+	}
+	at := min(max(s.Turns[0].In, 0)/bs, int64(len(b)))
+	if salt != prompt.FirstTurnSuffix {
+		at = min(at, (max(s.SystemTokens, 0)+bs-1)/bs)
+	}
+	return int32(at)
+}
+
+// SharedBlocks returns a function that tells how many leading blocks of a turn's prompt are the
+// same in every play of its trace: those before the salt.
+func SharedBlocks(salt prompt.Placement) func(tr *corpus.Trace, stream, turn int) int {
+	type key struct {
+		trace  *corpus.Trace
+		stream int
+	}
+	known := map[key][]int32{}
+	return func(tr *corpus.Trace, stream, turn int) int {
+		list, ok := known[key{tr, stream}]
+		if !ok {
+			at := int32(0)
+			for k := range tr.Streams[stream].Turns {
+				at = saltAt(tr, stream, k, salt, at)
+				list = append(list, at)
+			}
+			known[key{tr, stream}] = list
+		}
+		return int(list[turn])
 	}
 }
 

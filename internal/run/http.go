@@ -53,6 +53,9 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		words = prompt.Default()
 	}
 	po := h.Prompt
+	if j.Load == nil {
+		po.Salt = j.Replay.Salt
+	}
 	server, err := h.identify(ctx)
 	if err != nil {
 		return err
@@ -103,7 +106,9 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	m.EpochWallNs = clock.Epoch().UnixNano()
 	var writeErr error
 	lastSay := clock.Now()
+	meter := j.meter()
 	runErr := replay.RunReal(ctx, s, t, clock, func(r *record.Request) {
+		meter.Add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)
 		}
@@ -125,6 +130,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		return failf("client", "%v", runErr)
 	}
 	finish(m, s, duration)
+	j.lru(m, meter)
 	if ctx.Err() != nil {
 		m.Cancelled = "interrupted"
 	}

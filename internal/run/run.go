@@ -82,19 +82,28 @@ func (j *Job) FixedSeqLen() error {
 	return nil
 }
 
+// options and load are the job's schedule with the seed of its repeat.
+func (j *Job) options() replay.Options {
+	o := j.Replay
+	o.Seed = j.seed()
+	return o
+}
+
+func (j *Job) load() replay.Load {
+	l := *j.Load
+	l.Seed = j.seed()
+	return l
+}
+
 // scheduler is the job's schedule, agentic replay or its load, and the duration of its
 // profiling phase in nanoseconds, 0 when something else ends it.
 func (j *Job) scheduler() (*replay.Scheduler, int64, error) {
 	if j.Load != nil {
-		l := *j.Load
-		l.Seed = j.seed()
-		s, err := replay.NewLoad(j.Corpus, l)
-		return s, l.DurationNs, err
+		s, err := replay.NewLoad(j.Corpus, j.load())
+		return s, j.Load.DurationNs, err
 	}
-	opt := j.Replay
-	opt.Seed = j.seed()
-	s, err := replay.NewAgentic(j.Corpus, opt)
-	return s, opt.DurationNs, err
+	s, err := replay.NewAgentic(j.Corpus, j.options())
+	return s, j.Replay.DurationNs, err
 }
 
 // meta begins the bundle's meta from what is known before the run.
@@ -110,8 +119,12 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.Seed = j.seed()
 	m.Repeat = j.Repeat
 	m.Semantics = replay.Semantics
+	schedule := any(j.options())
 	if j.Load != nil {
-		m.Semantics = replay.LoadSemantics
+		m.Semantics, schedule = replay.LoadSemantics, j.load()
+	}
+	if m.Replay, err = json.Marshal(schedule); err != nil {
+		return nil, err
 	}
 	m.Corpus = record.Corpus{
 		Name: j.Corpus.Name, Fingerprint: j.Corpus.Fingerprint,

@@ -63,7 +63,9 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 
 	var writeErr error
 	ended := 0
+	meter := j.meter()
 	err = replay.RunVirtual(ctx, s, eng, func(r *record.Request) {
+		meter.Add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)
 		}
@@ -81,6 +83,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 		return writeErr
 	}
 	finish(m, s, duration)
+	j.lru(m, meter)
 	return w.WriteMeta(m)
 }
 
@@ -99,9 +102,6 @@ func finish(m *record.Meta, s *replay.Scheduler, duration int64) {
 	n := s.Counts()
 	if n.ProfilingStart != record.Never {
 		m.Window = record.Window{StartNs: n.ProfilingStart, EndNs: n.ProfilingStart + duration}
-		if duration == 0 && n.ProfilingEnd != record.Never {
-			m.Window.EndNs = n.ProfilingEnd
-		}
 	}
 	if reason, detail := s.Abort(); reason != "" && reason != replay.AbortErrorRate {
 		m.Cancelled = strings.TrimSuffix(reason+": "+detail, ": ")
