@@ -153,11 +153,12 @@ type server struct {
 	simulated bool
 }
 
-// simOwner is how the simulated engine names itself in /v1/models.
-const simOwner = "weir-sim"
+// simStats is an endpoint that only the simulated engine has: it speaks every other one as the
+// engine does that it stands for.
+const simStats = "/weir/stats"
 
-// identify asks the first server for its models. A server without /v1/models is not refused:
-// the run itself will show whether it answers.
+// identify asks the first server for its models and whether it is a simulated engine. A server
+// without /v1/models is not refused: the run itself will show whether it answers.
 func (h *HTTP) identify(ctx context.Context) (server, error) {
 	var s server
 	raw, status, err := h.call(ctx, http.MethodGet, "/v1/models", nil)
@@ -169,7 +170,6 @@ func (h *HTTP) identify(ctx context.Context) (server, error) {
 	}
 	var models struct {
 		Data []struct {
-			ID      string `json:"id"`
 			OwnedBy string `json:"owned_by"`
 		} `json:"data"`
 	}
@@ -178,9 +178,10 @@ func (h *HTTP) identify(ctx context.Context) (server, error) {
 	}
 	for _, d := range models.Data {
 		s.owner = d.OwnedBy
-		s.simulated = d.OwnedBy == simOwner
 	}
-	return s, nil
+	_, status, err = h.call(ctx, http.MethodGet, simStats, nil)
+	s.simulated = err == nil && status == http.StatusOK
+	return s, ctx.Err()
 }
 
 // learn sends the probes that tell what the server's chat template adds. A server that does not
