@@ -37,11 +37,12 @@ func TestSamePointOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	device := int64(128_000)
 	for _, host := range []int64{0, 40_000} {
 		cfg := sim.Config{
 			Model: model, GPU: gpu, Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1},
 			WeightPrecision: "fp4", KVDType: "fp8", KVBytesPerToken: 55224,
-			DeviceTokens: 96_000, HostTokens: host, PageSize: 64, WritePolicy: "write_back", SchedulePolicy: "fcfs", ContextLen: 1 << 20,
+			DeviceTokens: device, HostTokens: host, PageSize: 64, WritePolicy: "write_back", SchedulePolicy: "fcfs", ContextLen: 1 << 20,
 		}
 		p := &spec.Point{Key: "twin", Name: "twin", Model: "glm-5.2", Framework: "sglang", Scenario: spec.AgenticCoding,
 			Conc: 8, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(12 * time.Second), Weir: spec.WeirFields{Seed: 3}}
@@ -55,10 +56,14 @@ func TestSamePointOverHTTP(t *testing.T) {
 		job := func() *Job { return &Job{Point: p, Corpus: c, Replay: opt, Version: "test"} }
 
 		virtual := virtually(t, cfg, job())
-		v := *virtual.Hits.Total
-		if v > *virtual.Hits.Ceiling-0.02 && host == 0 {
-			t.Errorf("the hit rate %.4f is at the ceiling %.4f: the pool was meant to be too small", v, *virtual.Hits.Ceiling)
+		for host == 0 && *virtual.Hits.Total > *virtual.Hits.Ceiling-0.04 { // a pool that is too small, but not hopeless
+			if device -= 8_000; device < 32_000 {
+				t.Fatal("no pool is too small for these agents")
+			}
+			cfg.DeviceTokens = device
+			virtual = virtually(t, cfg, job())
 		}
+		v := *virtual.Hits.Total
 		// A machine that is busy with other work delays the real run and not the virtual one, so
 		// a run that is off is given two more chances.
 		for try := 1; ; try++ {
