@@ -1,8 +1,10 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"time"
@@ -109,6 +111,11 @@ func mustStop(ctx context.Context, s *Scheduler, tokens TokenTarget, clock Clock
 	if stall := s.stalled(clock.Now(), tokens.LastToken()); stall != nil {
 		buf := make([]byte, 1<<20)
 		stall.Goroutines = buf[:runtime.Stack(buf, true)]
+		if d, ok := tokens.(interface{ Dump(io.Writer) }); ok {
+			var table bytes.Buffer
+			d.Dump(&table)
+			stall.Connections = table.Bytes()
+		}
 		return stall
 	}
 	return nil

@@ -70,6 +70,7 @@ type Stall struct {
 	Waiting            int64   // prompt tokens in flight
 	Speed              float64 // prefill tokens per second, measured or assumed
 	Goroutines         []byte  // stacks at that time, when a driver took them
+	Connections        []byte  // what the target had in flight, when it can tell
 }
 
 func (s *Stall) Error() string {

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/sim"
+	"github.com/weirbench/weir/internal/sim/simhttp"
+)
+
+// TestClientAgainstFaults sends to the simulated engine while it does each thing wrong that it
+// knows, and wants the class that says so, in bounded time.
+func TestClientAgainstFaults(t *testing.T) {
+	want := map[string]record.Class{
+		"http-error": record.FailStatus, "context-overflow": record.FailContextOverflow,
+		"reset-before": record.FailResetBefore, "reset-after,after=2": record.FailResetAfter,
+		"stall,after=2": record.FailTimeoutStream, "no-headers": record.FailTimeoutHeaders,
+		"sse-no-done": "", "sse-bad-json,after=1": record.FailMalformed, "sse-error,after=1": record.FailStreamError,
+		"sse-truncated,after=2": record.FailMalformed, "sse-no-tokens": record.FailNoTokens,
+		"sse-split": "", "sse-merged": "", "sse-comments": "", "sse-crlf": "", "sse-empty-choices": "",
+		"usage-missing": "", "usage-wrong": "", "idle-close,for=20ms": "",
+		"slow-start,for=1h": record.FailStatus, "rank-dies,for=1ms": record.FailStatus,
+	}
+	elsewhere := map[string]bool{"sticky-cache": true, "no-load-back": true} // no client sees them
+	covered := map[string]bool{}
+	for spec := range want {
+		kind, _, _ := strings.Cut(spec, ",")
+		covered[kind] = true
+	}
+	for _, k := range simhttp.FaultKinds {
+		if !covered[k.Kind] && !elsewhere[k.Kind] {
+			t.Errorf("fault %s is not tried", k.Kind)
+		}
+	}
+	for spec, class := range want {
+		t.Run(spec, func(t *testing.T) {
+			t.Parallel()
+			fault, err := simhttp.ParseFault(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seq, rec := range sendTo(t, simhttp.Options{Model: "m", Fixed: &sim.Fixed{TTFT: 2e6, ITL: 1e6}, Faults: []simhttp.Fault{fault}}) {
+				if strings.HasPrefix(spec, "rank-dies") && seq < 3 {
+					continue // it dies somewhere on the way
+				}
+				got := record.Class("")
+				if rec.Failure != nil {
+					got = rec.Failure.Class
+				}
+				if got != class {
+					t.Errorf("request %d: %+v, want %q", seq, rec.Failure, class)
+				}
+				if class == "" && (rec.Frames != 5 || rec.OutputTokens != 5 && spec != "usage-missing" || rec.UsageDoubt() != "") {
+					t.Errorf("request %d: %d frames, %d tokens, doubt %q", seq, rec.Frames, rec.OutputTokens, rec.UsageDoubt())
+				}
+				if spec == "usage-missing" && (rec.PromptTokens != record.Unknown || rec.Hits.Total != record.Unknown) {
+					t.Errorf("request %d: counts that nobody gave: %+v", seq, rec)
+				}
+			}
+		})
+	}
+}
+
+// sendTo sends four requests, one after the other, to a simulated engine.
+func sendTo(t *testing.T, o simhttp.Options) []*record.Request {
+	s, err := simhttp.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan struct{})
+	go func() { defer close(served); s.Serve(ctx, l) }()
+	t.Cleanup(func() { stop(); <-served })
+	target, err := client.New(client.Config{
+		URLs: []string{"http://" + l.Addr().String()}, Model: "m",
+		Bodies: client.BodiesFunc(func(*replay.Request) (client.Body, error) { return fiveTokens{}, nil }),
+		Timeouts: client.Timeouts{Connect: 5 * time.Second, Headers: time.Second, First: 2 * time.Second,
+			Stream: 500 * time.Millisecond, Total: 5 * time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { target.Close() })
+	trace := &corpus.Trace{ID: "t", BlockSize: 64, Models: []string{"m"},
+		Streams: []corpus.Stream{{ID: "t", Parent: corpus.Unbound, Turns: make([]corpus.Turn, 4)}}}
+	out := make(chan *record.Request, 1)
+	target.Start(func(r *record.Request) { out <- r })
+	var all []*record.Request
+	for i := range 4 {
+		if i > 0 {
+			time.Sleep(30 * time.Millisecond)
+		}
+		target.Send(replay.Request{Seq: uint64(i + 1), Tree: "0.0", Trace: trace, Turn: i, MaxOut: 5})
+		select {
+		case r := <-out:
+			all = append(all, r)
+		case <-time.After(20 * time.Second):
+			t.Fatalf("request %d has no outcome after 20 s", i+1)
+		}
+	}
+	return all
+}
+
+// fiveTokens asks for five tokens.
+type fiveTokens struct{}
+
+const fiveTokensBody = `{"model":"m","messages":[{"role":"user","content":"hello there"}],"max_tokens":5,"ignore_eos":true,"stream":true,"stream_options":{"include_usage":true}}`
+
+func (fiveTokens) Len() int64      { return int64(len(fiveTokensBody)) }
+func (fiveTokens) Open() io.Reader { return strings.NewReader(fiveTokensBody) }
