@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -133,7 +134,9 @@ func printEntries(app *App, entries []store.Entry) error {
 	}
 	w := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "id\tmodel\thardware\tengine\tprec\toffload\tconc\thit %\tceiling %\tTTFT p90 s\tintvty p90\ttok/s/GPU\tstate\t")
-	for _, e := range entries {
+	sorted := slices.Clone(entries)
+	slices.SortStableFunc(sorted, func(a, b store.Entry) int { return frontier.Order(a.Result, b.Result) })
+	for _, e := range sorted {
 		r := e.Result
 		s := frontier.SeriesOf(r)
 		state := "valid"

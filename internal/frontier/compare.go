@@ -107,6 +107,34 @@ func Compare(a, b []*result.Result, axes []*Axis) Comparison {
 	return c
 }
 
+// CompareRuns compares two sets of runs as they are, each set as the repeats of one thing,
+// whatever their series and concurrency.
+func CompareRuns(a, b []*result.Result, axes []*Axis) Comparison {
+	c := Comparison{Deltas: []Delta{}, Reach: []Reaching{}, OnlyA: []string{}, OnlyB: []string{}, Warnings: otherwise(a, b)}
+	keep := func(rs []*result.Result) []*result.Result {
+		var out []*result.Result
+		for _, r := range rs {
+			if r.Valid {
+				out = append(out, r)
+			} else {
+				c.Invalid++
+			}
+		}
+		return out
+	}
+	a, b = keep(a), keep(b)
+	if len(a) == 0 || len(b) == 0 {
+		return c
+	}
+	for _, axis := range axes {
+		if d, ok := delta(a, b, axis); ok {
+			d.Conc = a[0].Point.Conc
+			c.Deltas = append(c.Deltas, d)
+		}
+	}
+	return c
+}
+
 // otherwise lists in what, beside what is compared, the sides differ or are mixed.
 func otherwise(a, b []*result.Result) []string {
 	out := []string{}

@@ -269,6 +269,12 @@ func mark(c *Curve, x, y *Axis) {
 	}
 }
 
+// Order sorts results for a list: by model, series, concurrency and time.
+func Order(a, b *result.Result) int {
+	return cmp.Or(cmp.Compare(ModelName(&a.Point), ModelName(&b.Point)), compareSeries(SeriesOf(a), SeriesOf(b)),
+		cmp.Compare(a.Point.Conc, b.Point.Conc), cmp.Compare(a.MeasuredAt, b.MeasuredAt), cmp.Compare(a.Repeat, b.Repeat), cmp.Compare(a.ID, b.ID))
+}
+
 func compareSeries(a, b Series) int {
 	bit := func(v bool) int {
 		if v {

@@ -408,6 +408,14 @@ func TestBrowserReport(t *testing.T) {
 	if at := b.eval(`document.activeElement.getAttribute("data-id")`); at != rs[1].ID {
 		t.Errorf("ArrowDown went to %v, want %s", at, rs[1].ID)
 	}
+	b.key("/")
+	b.call("Input.insertText", map[string]any{"text": "hicache 16"})
+	b.until(`document.getElementById("found").textContent === "1 of 14 runs"`)
+	b.key("Escape")
+	b.until(`document.getElementById("found").textContent === "" && !document.querySelector(".miss")`)
+	b.key("?")
+	b.until(`document.getElementById("keys").open`)
+	b.eval(`document.getElementById("keys").close()`)
 	b.accessible(t)
 	if w := b.eval(`document.documentElement.scrollWidth - innerWidth`); w.(float64) > 0 {
 		t.Errorf("the page is %v px too wide", w)
@@ -464,6 +472,18 @@ func TestBrowserServe(t *testing.T) {
 	b.eval(`[...document.querySelectorAll(".facet a")].find((a) => a.textContent.startsWith("none")).click()`)
 	b.until(`location.search.includes("offload=none")`)
 	b.until(`document.querySelector(".top").textContent.includes("4 of 8 runs, the rest is hidden by filters")`)
+
+	// Shift adds a second run, and the two can be compared.
+	b.open(srv.URL + "/")
+	b.until(`!!document.querySelector("tr[data-id]")`)
+	for i, e := range []store.Entry{entries[2], entries[6]} {
+		b.eval(fmt.Sprintf(`document.querySelector('tr[data-id="%s"] td:nth-child(2)').dispatchEvent(new MouseEvent("click", {bubbles: true, shiftKey: %v}))`, e.Result.ID, i > 0))
+	}
+	b.until(`document.querySelectorAll("tr.pinned").length === 2 && !document.getElementById("basket").hidden`)
+	b.eval(`document.querySelector("#basket a").click()`)
+	b.until(`location.pathname === "/compare" && document.querySelector(".sentence").textContent.includes("times the throughput per GPU of A: better")`)
+	b.accessible(t)
+	b.keep("serve-compare")
 
 	b.open(srv.URL + "/run/" + entries[6].Result.ID)
 	b.until(`!!document.querySelector("#timeline[data-ready]")`)

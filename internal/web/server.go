@@ -24,7 +24,9 @@ func NewHandler(s *store.Store) *Handler {
 	h := &Handler{store: s, mux: http.NewServeMux()}
 	h.mux.HandleFunc("GET /{$}", h.index)
 	h.mux.HandleFunc("GET /run/{id}", h.run)
+	h.mux.HandleFunc("GET /compare", h.compare)
 	h.mux.HandleFunc("GET /api/results", h.apiResults)
+	h.mux.HandleFunc("GET /api/compare", h.apiCompare)
 	h.mux.HandleFunc("GET /api/results/{id}", h.apiResult)
 	h.mux.HandleFunc("GET /api/results/{id}/timeline", h.apiTimeline)
 	h.mux.HandleFunc("GET /api/results/{id}/requests/{seq}", h.apiRequest)
@@ -58,9 +60,9 @@ var facets = []struct{ name, label string }{
 func parseQuery(v url.Values) (*query, error) {
 	q := &query{values: v}
 	for name := range v {
-		known := name == "x" || name == "y" || name == "valid" || slices.ContainsFunc(facets, func(f struct{ name, label string }) bool { return f.name == name })
+		known := name == "x" || name == "y" || name == "valid" || name == "all" || slices.ContainsFunc(facets, func(f struct{ name, label string }) bool { return f.name == name })
 		if !known {
-			return nil, fmt.Errorf("unknown parameter %q; there are x, y, valid, sweep, config, model, hw, engine, prec, offload", name)
+			return nil, fmt.Errorf("unknown parameter %q; there are x, y, valid, all, sweep, config, model, hw, engine, prec, offload", name)
 		}
 	}
 	q.filter = store.Filter{Sweeps: v["sweep"], Configs: v["config"], Models: v["model"], Hardware: v["hw"], Engines: v["engine"],
@@ -115,6 +117,7 @@ type indexPage struct {
 	Total   int
 	Empty   bool
 	Nothing bool
+	Invalid facetValue // the switch that leaves out what is not valid
 	Query   string
 	Path    string
 	Hidden  []hiddenValue // filters, kept when the form is sent
@@ -167,14 +170,24 @@ func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
 	p.Empty, p.Nothing = p.Total == 0, p.Total > 0 && len(entries) == 0
 	p.Facets = facetViews(q, choices)
 	p.Axes = axisChoices(q)
-	for _, f := range facets {
-		for _, v := range q.values[f.name] {
-			p.Hidden = append(p.Hidden, hiddenValue{f.name, v})
+	p.Invalid = facetValue{Text: "valid only", URL: q.toggled("valid", "1"), On: q.filter.ValidOnly}
+	for _, name := range []string{"sweep", "config", "model", "hw", "engine", "prec", "offload", "valid", "all"} {
+		for _, v := range q.values[name] {
+			p.Hidden = append(p.Hidden, hiddenValue{name, v})
 		}
+	}
+	var run func(*result.Result) string
+	if len(q.filter.Sweeps) > 1 { // sweeps that were chosen to be compared are no repeats
+		sweep := map[string]string{}
+		for _, e := range entries {
+			sweep[e.Result.ID] = e.Sweep
+		}
+		run = func(r *result.Result) string { return sweep[r.ID] }
 	}
 	groups, of := frontier.Groups(resultsOf(entries))
 	for i, g := range groups {
-		p.Groups = append(p.Groups, viewGroup(g, of[g], viewOptions{x: q.x, y: q.y, anchor: fmt.Sprintf("g%d", i+1),
+		p.Groups = append(p.Groups, viewGroup(g, of[g], viewOptions{x: q.x, y: q.y, anchor: fmt.Sprintf("g%d", i+1), run: run,
+			all: q.values.Get("all") == "1", showAll: q.toggled("all", "1"),
 			point: func(id string) string { return "/run/" + id }}))
 	}
 	h.page(w, http.StatusOK, "index", p)

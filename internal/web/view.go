@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"math"
@@ -27,8 +28,9 @@ type groupView struct {
 	Columns   int // of the small multiples
 	Rows      []row
 	Unplaced  []string
-	Repeats   string // what the intervals are, empty without repeats
-	Hidden    int    // curves that the default view leaves out
+	Repeats   string   // what the intervals are, empty without repeats
+	NotShown  []string // series that the default view leaves out
+	ShowAll   string   // address of the view with all of them, empty in a report
 	Simulated bool
 	SimError  string
 	XName     string
@@ -170,19 +172,51 @@ type viewOptions struct {
 	x, y   *frontier.Axis
 	point  func(id string) string // address of a run's page, nil for none
 	anchor string
+	// all shows every series; without it a view has at most maxSeries, and showAll is the
+	// address of the view that has all.
+	all     bool
+	showAll string
+	run     func(*result.Result) string // splits series by a name of each run; nil for none
+}
+
+// pick keeps the series that reach highest, in their order, and names the others.
+func (v *groupView) pick(curves []frontier.Curve, names []string, o viewOptions) ([]frontier.Curve, []string) {
+	best := make([]float64, len(curves))
+	order := make([]int, len(curves))
+	for i := range curves {
+		order[i] = i
+		best[i] = math.Inf(-1)
+		if p, ok := frontier.Reach(curves[i].Frontier(), o.x.Better, o.y.Better, math.Inf(-int(o.x.Better))); ok {
+			best[i] = p.Y * float64(o.y.Better)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(best[b], best[a]) })
+	keep := slices.Clone(order[:maxSeries])
+	for _, i := range order[maxSeries:] {
+		v.NotShown = append(v.NotShown, orName(names[i], &curves[i]))
+	}
+	slices.Sort(keep)
+	var cs []frontier.Curve
+	var ns []string
+	for _, i := range keep {
+		cs, ns = append(cs, curves[i]), append(ns, names[i])
+	}
+	return cs, ns
 }
 
 func viewGroup(g frontier.Group, rs []*result.Result, o viewOptions) groupView {
-	curves := frontier.Curves(rs, o.x, o.y)
+	curves := frontier.CurvesBy(rs, o.x, o.y, o.run)
 	v := groupView{Anchor: o.anchor, XName: o.x.Label, YName: o.y.Label, XShort: o.x.Short, YShort: o.y.Short}
-	if len(curves) > maxSeries {
-		v.Hidden = len(curves) - maxSeries
-	}
 	v.Heading = g.Model
 	if g.Scenario != "" {
 		v.Heading += ", " + g.Scenario
 	}
 	v.Sentence = frontier.Sentence(g, curves, o.x, o.y)
+	names := shortNames(curves)
+	if len(curves) > maxSeries && !o.all {
+		curves, names = v.pick(curves, names, o)
+		v.ShowAll = o.showAll
+	}
 	v.Load = load(rs)
 	for _, r := range rs {
 		if r.Simulated {
@@ -191,7 +225,6 @@ func viewGroup(g frontier.Group, rs []*result.Result, o viewOptions) groupView {
 		}
 	}
 	l := newLook(curves)
-	names := shortNames(curves)
 	v.frontier(curves, l, names, o)
 	v.multiples(curves, l, names, o, 420)
 	v.Columns = 3
@@ -411,277 +444,4 @@ func percent(v *float64) string {
 		return "–"
 	}
 	return fmt.Sprintf("%.1f %%", 100**v)
-}
-
-// multiples draws what stands under the chart, all on one concurrency axis, each width wide.
-func (v *groupView) multiples(curves []frontier.Curve, l *look, names []string, o viewOptions, width float64) {
-	v.Stacks, v.Lines = nil, nil
-	conc := concAxis(curves)
-	if len(conc) < 2 {
-		return
-	}
-	x := chart.Axis{Label: "concurrent agents", Log: true, Ticks: conc}
-	rules := make([][]chart.Rule, len(curves))
-	var all []chart.Rule
-	for i := range curves {
-		if k, ok := frontier.KneeOf(&curves[i]); ok && k.Within > 0 && k.Beyond > 0 {
-			at := math.Sqrt(float64(k.Within) * float64(k.Beyond))
-			rules[i] = []chart.Rule{{X: at, Text: "knee"}}
-			all = append(all, chart.Rule{X: at})
-		}
-	}
-	for i := range curves {
-		if i >= maxSeries {
-			break
-		}
-		if s := stackOf(&curves[i], orName(names[i], &curves[i]), fmt.Sprintf("%s-hits-%d", o.anchor, i), x, rules[i], width); s != "" {
-			v.Stacks = append(v.Stacks, template.HTML(s))
-		}
-	}
-	v.tierLegend(curves, len(all) > 0)
-	zero, one := 0.0, 1.0
-	for _, m := range []struct {
-		id, axis string
-		log      bool
-		share    bool
-	}{
-		{"kv", "kv_device", false, true}, {"kvhost", "kv_host", false, true}, {"ttft", "ttft_p90", true, false}, {"tput", o.y.Name, false, false},
-	} {
-		a, err := frontier.ByName(m.axis)
-		if err != nil {
-			continue
-		}
-		y := axisOf(a)
-		y.Log = m.log
-		y.Zero = !m.log
-		if m.share {
-			y.Min, y.Max = &zero, &one
-			y.Better = 0
-		}
-		p := chart.Plot{ID: o.anchor + "-" + m.id, Title: "", Width: width, Height: 222, X: x, Y: y, Small: true, Rules: all}
-		p.Desc = a.Label + " against concurrency"
-		some := false
-		for i := range curves {
-			s := lineOf(&curves[i], a, l.of(&curves[i].Series), names[i])
-			some = some || len(s.Marks) > 0
-			p.Series = append(p.Series, s)
-		}
-		if some {
-			v.Lines = append(v.Lines, template.HTML(p.SVG()))
-		}
-	}
-}
-
-// tierLegend explains the stacks.
-func (v *groupView) tierLegend(curves []frontier.Curve, knee bool) {
-	if len(v.Stacks) == 0 {
-		return
-	}
-	var host, storage, lru bool
-	for i := range curves {
-		for _, r := range allRuns(&curves[i]) {
-			host = host || r.Hits.Host != nil && *r.Hits.Host > 0
-			storage = storage || r.Hits.Storage != nil && *r.Hits.Storage > 0
-			lru = lru || r.Hits.LRUDevice != nil || r.Hits.LRUHost != nil
-		}
-	}
-	keys := []chart.Key{{Text: "found in HBM", Kind: chart.KeyTier, Tier: "device"}}
-	if host {
-		keys = append(keys, chart.Key{Text: "found in host DRAM", Kind: chart.KeyTier, Tier: "host"})
-	}
-	if storage {
-		keys = append(keys, chart.Key{Text: "found in storage", Kind: chart.KeyTier, Tier: "storage"})
-	}
-	keys = append(keys, chart.Key{Text: "ceiling: an infinite cache", Kind: chart.KeyCeiling})
-	if lru {
-		keys = append(keys, chart.Key{Text: "a plain LRU of this size", Kind: chart.KeyLRU})
-	}
-	if knee {
-		keys = append(keys, chart.Key{Text: fmt.Sprintf("knee: hits fall under %.0f %% of the ceiling", 100*frontier.KneeShare), Kind: chart.KeyRule})
-	}
-	v.Tiers = template.HTML(chart.Legend(v.Anchor+"-tiers", "Legend of the hit rates", 860, keys))
-}
-
-// concAxis is the measured concurrencies, thinned to at most eleven ticks.
-func concAxis(curves []frontier.Curve) []float64 {
-	var out []float64
-	for _, c := range curves {
-		for _, r := range allRuns(&c) {
-			if n := float64(r.Point.Conc); n > 0 && !slices.Contains(out, n) {
-				out = append(out, n)
-			}
-		}
-	}
-	slices.Sort(out)
-	return out
-}
-
-// allRuns are the runs of a curve in order of concurrency, placed or not.
-func allRuns(c *frontier.Curve) []*result.Result {
-	var out []*result.Result
-	for _, p := range c.Points {
-		out = append(out, p.Runs...)
-	}
-	for _, m := range c.Missing {
-		out = append(out, m.Runs...)
-	}
-	slices.SortStableFunc(out, func(a, b *result.Result) int { return a.Point.Conc - b.Point.Conc })
-	return out
-}
-
-func lineOf(c *frontier.Curve, a *frontier.Axis, enc chart.Encoding, name string) chart.Series {
-	s := chart.Series{Name: name, Enc: enc}
-	last := -1
-	for _, r := range allRuns(c) {
-		conc := float64(r.Point.Conc)
-		val, why, ok := a.Value(r)
-		tip := []string{fmt.Sprintf("%d agents, %s", r.Point.Conc, c.Series.Name())}
-		if !ok {
-			s.Missing = append(s.Missing, chart.Missing{X: conc, ID: r.ID, Note: "", Tip: append(tip, a.Label+" "+why)})
-			continue
-		}
-		m := chart.Mark{X: conc, Y: val, ID: r.ID, Tip: append(tip, a.Label+" "+number(a, val, 3))}
-		if !r.Valid {
-			m.State = chart.Invalid
-			for _, f := range r.Reasons {
-				m.Tip = append(m.Tip, "invalid: "+f.Text)
-			}
-		} else if r.Point.Conc != last {
-			s.Line = append(s.Line, len(s.Marks))
-			last = r.Point.Conc
-		}
-		s.Marks = append(s.Marks, m)
-	}
-	return s
-}
-
-// stackOf draws the hit rate of one curve by tier.
-func stackOf(c *frontier.Curve, name, id string, x chart.Axis, rules []chart.Rule, width float64) string {
-	zero, one := 0.0, 1.0
-	s := chart.Stack{
-		ID: id, Title: "Prefix hit rate by tier: " + name, Width: width, Height: 222,
-		X: x, Y: chart.Axis{Label: "share of prompt tokens", Percent: true, Better: 1, Min: &zero, Max: &one},
-		Rules: rules,
-	}
-	var dev, host, stor []float64
-	nan := func(p *float64) float64 {
-		if p == nil {
-			return math.NaN()
-		}
-		return *p
-	}
-	some, storage := false, false
-	last := -1
-	for _, r := range allRuns(c) {
-		if r.Point.Conc == last {
-			continue
-		}
-		last = r.Point.Conc
-		h := r.Hits
-		s.At = append(s.At, float64(r.Point.Conc))
-		d, ho, st := nan(h.Device), nan(h.Host), nan(h.Storage)
-		if h.Device == nil { // the split is unknown
-			d = nan(h.Total)
-		}
-		dev, host, stor = append(dev, d), append(host, ho), append(stor, st)
-		s.Ceiling = append(s.Ceiling, nan(h.Ceiling))
-		lru := h.LRUDevice
-		if c.Series.Offloaded() {
-			lru = h.LRUHost
-		}
-		s.LRU = append(s.LRU, nan(lru))
-		some = some || h.Total != nil
-		storage = storage || h.Storage != nil && *h.Storage > 0
-		t := []string{fmt.Sprintf("%d agents, %s", r.Point.Conc, c.Series.Name()), "hit rate " + percent(h.Total)}
-		if h.Device != nil {
-			t = append(t, "HBM "+percent(h.Device)+", host "+percent(h.Host)+", storage "+percent(h.Storage))
-		}
-		t = append(t, "infinite cache "+percent(h.Ceiling))
-		if lru != nil {
-			t = append(t, "plain LRU of this size "+percent(lru))
-		}
-		s.Points = append(s.Points, chart.Missing{ID: r.ID, Tip: t})
-	}
-	if !some {
-		return ""
-	}
-	s.Layers = []chart.Layer{{Name: "HBM", Class: "device", Values: dev}, {Name: "host DRAM", Class: "host", Hatch: true, Values: host}}
-	if storage {
-		s.Layers = append(s.Layers, chart.Layer{Name: "storage", Class: "storage", Values: stor})
-	}
-	s.Desc = "Share of prompt tokens found in each tier against concurrency, with the ceiling of an infinite cache as a line"
-	return s.SVG()
-}
-
-func (v *groupView) table(curves []frontier.Curve, l *look, names []string, o viewOptions) {
-	ttft, _ := frontier.ByName("ttft_p90")
-	for i := range curves {
-		c := &curves[i]
-		on := map[string]bool{}
-		for _, p := range c.Points {
-			for _, r := range p.Runs {
-				on[r.ID] = p.On
-			}
-		}
-		key := template.HTML(chart.Swatch(l.of(&c.Series)))
-		for k, r := range allRuns(c) {
-			w := row{
-				ID: r.ID, Href: href(o, r.ID), Key: key, Series: orName(names[i], c), First: k == 0, Conc: r.Point.Conc,
-				Hit: tablePercent(r.Hits.Total), Ceiling: tablePercent(r.Hits.Ceiling),
-				TTFT: tableValue(ttft, r), X: tableValue(o.x, r), Y: tableValue(o.y, r),
-				On: on[r.ID] && r.Valid, Valid: r.Valid, Simulated: r.Simulated,
-			}
-			var why []string
-			for _, f := range r.Reasons {
-				why = append(why, f.Text)
-			}
-			w.Why = strings.Join(why, "; ")
-			if !r.Valid {
-				v.Invalid = append(v.Invalid, fmt.Sprintf("%s, concurrency %d: %s", w.Series, w.Conc, w.Why))
-			}
-			v.Rows = append(v.Rows, w)
-		}
-	}
-}
-
-func tablePercent(v *float64) string {
-	if v == nil {
-		return "–"
-	}
-	return fmt.Sprintf("%.1f", 100**v)
-}
-
-func tableValue(a *frontier.Axis, r *result.Result) string {
-	v, why, ok := a.Value(r)
-	if !ok {
-		if strings.HasPrefix(why, "withheld") {
-			return "[ ]"
-		}
-		return "–"
-	}
-	if a.Share {
-		return frontier.Table(100 * v)
-	}
-	return frontier.Table(v)
-}
-
-// fullTable holds every axis of every run.
-func (v *groupView) fullTable(curves []frontier.Curve, names []string) {
-	for _, a := range frontier.Axes {
-		unit := a.Unit
-		if a.Share {
-			unit = "%"
-		}
-		v.MoreHead = append(v.MoreHead, head{a.Short, a.Label, unit})
-	}
-	for i := range curves {
-		for _, r := range allRuns(&curves[i]) {
-			line := []cell{{Text: orName(names[i], &curves[i])}, {Text: fmt.Sprint(r.Point.Conc)}}
-			for _, a := range frontier.Axes {
-				_, why, _ := a.Value(r)
-				line = append(line, cell{Text: tableValue(a, r), Why: why})
-			}
-			v.More = append(v.More, line)
-		}
-	}
 }

@@ -15,7 +15,8 @@
       title.remove();
     }
   }
-  let pinned = null;
+  const pinned = []; // ids, in the order in which they were pinned
+  const isPinned = (id) => pinned.includes(id);
 
   function light(id, on) {
     for (const el of byId.get(id) || []) el.classList.toggle("lit", on);
@@ -51,48 +52,89 @@
   document.addEventListener("pointermove", (e) => {
     const el = hitOf(e.target);
     const id = el && el.getAttribute("data-id");
-    if (lit && lit !== id) { if (lit !== pinned) light(lit, false); lit = null; }
+    if (lit && lit !== id) { if (!isPinned(lit)) light(lit, false); lit = null; }
     if (!id) return hide();
     lit = id;
     light(id, true);
     show(el.getAttribute("data-tip") || tipOf(id), e.clientX, e.clientY);
   });
-  document.addEventListener("pointerleave", () => { if (lit && lit !== pinned) light(lit, false); lit = null; hide(); });
+  document.addEventListener("pointerleave", () => { if (lit && !isPinned(lit)) light(lit, false); lit = null; hide(); });
   document.addEventListener("focusin", (e) => {
     const el = hitOf(e.target);
     if (!el) return;
     const id = el.getAttribute("data-id");
-    if (lit && lit !== id && lit !== pinned) light(lit, false);
+    if (lit && lit !== id && !isPinned(lit)) light(lit, false);
     lit = id;
     light(id, true);
     const r = el.getBoundingClientRect();
     show(el.getAttribute("data-tip") || tipOf(id), r.right, r.top);
   });
-  document.addEventListener("focusout", () => { if (lit && lit !== pinned) light(lit, false); lit = null; hide(); });
+  document.addEventListener("focusout", () => { if (lit && !isPinned(lit)) light(lit, false); lit = null; hide(); });
   document.addEventListener("click", (e) => {
-    if (e.target.closest("a, summary, button, input, select")) return;
+    if (e.target.closest("summary, button, input, select, dialog, #basket")) return;
     const el = hitOf(e.target);
-    pin(el ? el.getAttribute("data-id") : null);
+    const a = e.target.closest("a");
+    if (a && !(e.shiftKey && el)) return;
+    if (a) e.preventDefault(); // Shift adds to the comparison instead of opening a window
+    pin(el ? el.getAttribute("data-id") : null, e.shiftKey);
   });
-  function pin(id) {
-    if (pinned) {
-      light(pinned, false);
-      for (const el of byId.get(pinned)) el.classList.remove("pinned");
-    }
-    pinned = pinned === id ? null : id;
-    if (pinned) {
-      light(pinned, true);
-      for (const el of byId.get(pinned)) el.classList.add("pinned");
+  function mark(id, on) {
+    light(id, on);
+    for (const el of byId.get(id) || []) el.classList.toggle("pinned", on);
+  }
+  function pin(id, more) {
+    const had = id && isPinned(id);
+    if (!more || !id) for (const p of pinned.splice(0)) mark(p, false);
+    if (had && more) { pinned.splice(pinned.indexOf(id), 1); mark(id, false); }
+    if (id && !had) { pinned.push(id); mark(id, true); }
+    basket();
+  }
+  const bar = document.getElementById("basket");
+  function basket() {
+    bar.hidden = pinned.length < 2;
+    if (bar.hidden) return;
+    const label = (id) => { const r = document.querySelector(`tr[data-id="${id}"]`); return r ? r.getAttribute("data-find") : id; };
+    bar.replaceChildren(`A: ${label(pinned[0])} · B: ${pinned.slice(1).map(label).join(" and ")} `);
+    if (document.body.hasAttribute("data-served")) {
+      const a = document.createElement("a");
+      a.href = "/compare?a=" + pinned[0] + pinned.slice(1).map((p) => "&b=" + p).join("");
+      a.textContent = "Compare";
+      bar.append(a);
     }
   }
+
+  // Finding dims what does not match and says how much does.
+  const find = document.getElementById("find"), found = document.getElementById("found");
+  function search() {
+    const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let n = 0, all = 0;
+    for (const row of document.querySelectorAll("tr[data-find]")) {
+      const have = row.getAttribute("data-find").toLowerCase().split(/[\s,]+/);
+      const ok = words.every((w) => have.some((h) => /^\d+$/.test(w) ? h === w : h.includes(w)));
+      all++;
+      if (ok) n++;
+      for (const el of byId.get(row.getAttribute("data-id"))) el.classList.toggle("miss", !ok);
+    }
+    found.textContent = words.length ? `${n} of ${all} runs` : "";
+  }
+  if (find) find.addEventListener("input", search);
+
   document.addEventListener("keydown", (e) => {
-    if (e.target.closest("input, select, textarea") || e.ctrlKey || e.metaKey || e.altKey) return;
-    if (e.key === "Escape") { pin(null); hide(); return; }
+    if (e.ctrlKey || e.metaKey || e.altKey) return;
+    if (e.key === "Escape") {
+      pin(null);
+      hide();
+      if (find) { find.value = ""; search(); find.blur(); }
+      return;
+    }
+    if (e.target.closest("input, select, textarea")) return;
+    if (e.key === "/" && find) { find.focus(); e.preventDefault(); return; }
+    if (e.key === "?") { document.getElementById("keys").showModal(); return; }
     const el = hitOf(document.activeElement);
     if (!el) return;
     if (e.key === "Enter") {
       const a = el.querySelector("a[href]");
-      if (a) a.click(); else pin(el.getAttribute("data-id"));
+      if (a && !e.shiftKey) a.click(); else pin(el.getAttribute("data-id"), e.shiftKey);
     }
     if (e.key === "ArrowDown" || e.key === "ArrowUp") {
       let next = el;
