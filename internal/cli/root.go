@@ -47,6 +47,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newPromptCmd(app),
 		newDeriveCmd(app),
 		newReportCmd(app),
+		newChartCmd(app),
 		newResultsCmd(app),
 		newCompareCmd(app),
 		newServeCmd(app),

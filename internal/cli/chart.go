@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/frontier"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/web"
+)
+
+func newChartCmd(app *App) *cobra.Command {
+	var out string
+	var width, height float64
+	cmd := &cobra.Command{
+		Use:   "chart AXIS BUNDLE...",
+		Short: "Draw one number of results against concurrency as SVG",
+		Long: `Chart draws one axis against concurrency, one line a configuration, as a picture that
+carries its own style and opens anywhere. Bundles may be named one by one or by the folder
+of their sweep. The axes are those of 'weir report'.
+
+Axes: ` + axisNames(),
+		Example: `  weir chart hit_total weir-runs/quickstart -o hits.svg`,
+		Args:    minArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dirs, err := record.Find(args[1:]...)
+			if err != nil {
+				return usage(err)
+			}
+			var rs []*result.Result
+			for _, dir := range dirs {
+				b, err := record.OpenBundle(dir)
+				if err != nil {
+					return err
+				}
+				r, err := result.Derive(b)
+				if err != nil {
+					return err
+				}
+				rs = append(rs, r)
+			}
+			svg, err := web.Figure(rs, args[0], width, height)
+			if err != nil {
+				return usage(err)
+			}
+			if out == "" {
+				_, err = fmt.Fprintln(app.Out, svg)
+				return err
+			}
+			return os.WriteFile(out, []byte(svg+"\n"), 0o644)
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write; the output when empty")
+	cmd.Flags().Float64Var(&width, "width", 760, "width in `PIXELS`")
+	cmd.Flags().Float64Var(&height, "height", 340, "height in `PIXELS`")
+	return cmd
+}
+
+func axisNames() string {
+	var names []string
+	for _, a := range frontier.Axes {
+		names = append(names, a.Name)
+	}
+	return strings.Join(names, ", ")
+}
