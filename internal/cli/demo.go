@@ -12,7 +12,7 @@ import (
 )
 
 // demoSeed makes the demo's traces; the points bring their own seed.
-const demoSeed = 1
+const demoSeed = 6
 
 func newDemoCmd(app *App) *cobra.Command {
 	var f sweepFlags
