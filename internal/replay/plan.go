@@ -162,13 +162,19 @@ func commonPrefix(a, b []uint32, limit int) int {
 }
 
 // spawns hangs children on the turns that start and join them. Children of one turn that join
-// at the same turn form a branch; a branch that began while its turn ran starts with the
+// at the same turn form a branch, sub-agents apart from agents that were found; a branch that began while its turn ran starts with the
 // sending of that turn, another with its end, each child at its recorded offset from there
 // (AIPerf branch_orchestrator.py, 2026-08).
 func (p *plan) spawns(o *Options) {
-	type branch struct{ parent, spawn, join int }
+	type branch struct {
+		parent, spawn, join int
+		called              bool // as a sub-agent, not found in a flat list of requests
+	}
 	starts := map[branch]int64{}
-	of := func(s *corpus.Stream) branch { return branch{s.Parent, s.Spawn, s.Join} }
+	of := func(si int) branch {
+		s := &p.trace.Streams[si]
+		return branch{s.Parent, s.Spawn, s.Join, p.scope(si) != ""}
+	}
 	begin := func(s *corpus.Stream) int64 {
 		if s.StartNs > 0 && s.StartNs < s.Turns[0].StartNs {
 			return s.StartNs
@@ -181,8 +187,8 @@ func (p *plan) spawns(o *Options) {
 			continue
 		}
 		at := begin(s)
-		if old, ok := starts[of(s)]; !ok || at < old {
-			starts[of(s)] = at
+		if old, ok := starts[of(si)]; !ok || at < old {
+			starts[of(si)] = at
 		}
 	}
 	for si := 1; si < len(p.trace.Streams); si++ {
@@ -194,7 +200,7 @@ func (p *plan) spawns(o *Options) {
 		p.streams[s.Parent].kids = append(p.streams[s.Parent].kids, int32(si))
 		t := &parent.Turns[s.Spawn]
 		tp := &p.streams[s.Parent].turns[s.Spawn]
-		start, first := starts[of(s)], s.Turns[0].StartNs
+		start, first := starts[of(si)], s.Turns[0].StartNs
 		offset := func(from int64) spawn {
 			if o.NoGaps {
 				return spawn{child: int32(si)}
