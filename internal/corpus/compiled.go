@@ -233,13 +233,13 @@ func decodeCompiled(data []byte) (*Corpus, error) {
 	}
 	d := &decoder{rest: table, ids: asIDs(array)}
 	c := &Corpus{Fingerprint: d.str()}
-	for range d.len() {
+	for range d.len(1) {
 		c.Skipped = append(c.Skipped, errors.New(d.str()))
 	}
-	for range d.len() {
+	for range d.len(1) {
 		c.Notes = append(c.Notes, d.str())
 	}
-	for range d.len() {
+	for range d.len(1) {
 		t := d.trace()
 		if d.bad {
 			break
@@ -273,10 +273,10 @@ func (d *decoder) num() int64 {
 	return v
 }
 
-// len reads a length; what it counts takes at least a byte each.
-func (d *decoder) len() int {
+// len reads a number of things that take at least so many bytes each.
+func (d *decoder) len(each int) int {
 	v := d.num()
-	if v < 0 || v > int64(len(d.rest)) {
+	if v < 0 || v > int64(len(d.rest)/each) {
 		d.bad = true
 		d.rest = nil
 		return 0
@@ -287,7 +287,7 @@ func (d *decoder) len() int {
 func (d *decoder) str() string {
 	i := d.num()
 	if i == -1 {
-		n := d.len()
+		n := d.len(1)
 		s := string(d.rest[:n])
 		d.rest = d.rest[n:]
 		d.strings = append(d.strings, s)
@@ -306,10 +306,10 @@ func (d *decoder) trace() *Trace {
 	flags := d.num()
 	t.LengthsOnly, t.Estimated = flags&1 != 0, flags&2 != 0
 	t.DroppedTurns = int(d.num())
-	for range d.len() {
+	for range d.len(1) {
 		t.Models = append(t.Models, d.str())
 	}
-	t.Streams = make([]Stream, d.len())
+	t.Streams = make([]Stream, d.len(12))
 	d.extra(t, At{Unbound, Unbound})
 	for i := range t.Streams {
 		s := &t.Streams[i]
@@ -317,7 +317,7 @@ func (d *decoder) trace() *Trace {
 		s.Kind = Kind(d.num())
 		s.Parent, s.Depth, s.Spawn, s.Join = int(d.num()), int(d.num()), int(d.num()), int(d.num())
 		s.StartNs, s.EndNs, s.SystemTokens = d.num(), d.num(), d.num()
-		s.Turns = make([]Turn, d.len())
+		s.Turns = make([]Turn, d.len(10))
 		d.extra(t, At{i, Unbound})
 		for k := range s.Turns {
 			u := &s.Turns[k]

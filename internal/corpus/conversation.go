@@ -185,7 +185,7 @@ func readSaid(s *scanner, it *item) said {
 			}
 		case "output_length", "max_tokens":
 			if !s.null() {
-				u.out, u.hasOut = s.count(maxTokens), true
+				u.out, u.hasOut = s.count(maxAnswer), true
 			}
 		case "role":
 			if !s.null() {

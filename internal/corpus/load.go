@@ -56,6 +56,7 @@ func loadFiles(path string, files []string, opt LoadOptions) (*Corpus, error) {
 	out := make([]fileItems, len(files))
 	reading := make(chan struct{}, workers)
 	for i := range files {
+		out[i].name = files[i]
 		reading <- struct{}{}
 		l.all.Go(func() {
 			defer func() { <-reading }()
@@ -148,6 +149,7 @@ func IsTraceFile(name string) bool {
 
 // An item is what one file gave, or one line of a file with a trace a line.
 type item struct {
+	file    string
 	line    int // where it began
 	traces  []*Trace
 	digests [][]byte // of the traces
@@ -159,20 +161,25 @@ type item struct {
 
 func (it *item) fail(err error) { it.faults = append(it.faults, err) }
 
-// add appends a finished trace.
+// add appends a finished trace, if it keeps the promises of the types.
 func (it *item) add(t *Trace) {
+	if err := t.check(); err != nil {
+		it.fail(&FormatError{File: it.file, Line: it.line, Col: 1, Msg: err.Error()})
+		return
+	}
 	it.traces = append(it.traces, t)
 	it.digests = append(it.digests, digest(t))
 }
 
 // fileItems are the items of a file in their order.
 type fileItems struct {
+	name string
 	mu   sync.Mutex
 	list []*item
 }
 
 func (f *fileItems) next(line int) *item {
-	it := &item{line: line}
+	it := &item{file: f.name, line: line}
 	f.mu.Lock()
 	f.list = append(f.list, it)
 	f.mu.Unlock()

@@ -493,8 +493,8 @@ func readExtended(it *item, s *scanner, lines []*lineRequest) {
 			byID[e.trace] = t
 			order = append(order, t)
 		}
-		if e.stream < 0 || e.stream > 1<<20 {
-			bad("stream %d: want a number from 0", e.stream)
+		if e.stream < 0 || e.stream >= int64(len(lines)) {
+			bad("stream %d of a file of %d lines", e.stream, len(lines))
 			return
 		}
 		for int64(len(t.Streams)) <= e.stream {
@@ -526,10 +526,6 @@ func readExtended(it *item, s *scanner, lines []*lineRequest) {
 	for _, t := range order {
 		for i := range t.Streams {
 			shareBlocks(t.Streams[i].Turns)
-		}
-		if err := t.check(); err != nil {
-			it.fail(&FormatError{File: s.file, Field: "weir", Msg: err.Error()})
-			continue
 		}
 		t.orderModels()
 		it.add(t)

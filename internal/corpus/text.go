@@ -17,6 +17,7 @@ const (
 	weightFour    = 12
 	messageTokens = 4   // what a chat template puts around a message
 	assumedOut    = 256 // length of an answer that wasn't recorded
+	maxAnswer     = 1 << 22
 )
 
 // weigh is the weight of a text.

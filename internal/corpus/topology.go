@@ -83,8 +83,11 @@ func (rec *recording) build() (*Trace, error) {
 		end := latestEnd(w.reqs)
 		first := w.reqs[0].outer
 		spawn, join := max(lastBefore(main, first), 0), firstAfter(main, first, end)
-		if rec.apart {
+		switch {
+		case rec.apart:
 			spawn, join = 0, Unbound
+		case join <= spawn:
+			join = Unbound // a turn can't wait for what it starts
 		}
 		t.Streams = append(t.Streams, Stream{
 			ID: t.ID + "::" + w.name, Kind: w.kind, Parent: 0, Depth: 1, Spawn: spawn, Join: join,

@@ -164,6 +164,7 @@ func (w *wekaReader) trace() (*recording, error) {
 	if rec.blockSize == 0 {
 		rec.blockSize = 64
 	}
+	rec.trim()
 	return rec, nil
 }
 
@@ -418,17 +419,22 @@ func (w *wekaReader) request(r *request, in *agent) {
 			return
 		}
 	}
-	if most := (r.in + w.blockSizeOr64() - 1) / w.blockSizeOr64(); int64(len(r.blocks)) > most {
-		// Blocks beyond the prompt are ignored, as AIPerf does.
-		r.blocks = r.blocks[:most:most]
-	}
 }
 
-func (w *wekaReader) blockSizeOr64() int64 {
-	if w.rec.blockSize == 0 {
-		return 64
+// trim drops block ids beyond the end of a prompt: they are ignored, as AIPerf does.
+func (rec *recording) trim() {
+	trim := func(list []request) {
+		for i := range list {
+			r := &list[i]
+			if most := (r.in + rec.blockSize - 1) / rec.blockSize; int64(len(r.blocks)) > most {
+				r.blocks = r.blocks[:most:most]
+			}
+		}
 	}
-	return w.rec.blockSize
+	trim(rec.requests)
+	for i := range rec.agents {
+		trim(rec.agents[i].requests)
+	}
 }
 
 // blocks reads an array of block ids. It is the hot loop of loading: nine bytes in ten of a
