@@ -107,7 +107,7 @@ func newCorpusShowCmd(app *App) *cobra.Command {
 				return listTraces(app, c)
 			}
 			if app.JSON {
-				return app.printJSON(t)
+				return app.printJSON(viewTrace(t))
 			}
 			return corpus.WriteTree(app.Out, t)
 		},
@@ -144,7 +144,7 @@ func listTraces(app *App, c *corpus.Corpus) error {
 		lines = append(lines, l)
 	}
 	if app.JSON {
-		return app.printJSON(lines)
+		return app.printJSON(map[string]any{"traces": lines, "skipped_traces": len(c.Skipped), "fingerprint": c.Fingerprint})
 	}
 	w := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "trace\tstreams\tturns\tpeak input\tseconds\tinfinite hit rate")
@@ -155,5 +155,72 @@ func listTraces(app *App, c *corpus.Corpus) error {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.0f\t%s\n", l.ID, l.Streams, l.Turns, l.PeakIn, l.Seconds, rate)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(app.Out, "%d traces%s\n", len(c.Traces), skippedCount(c))
+	return err
+}
+
+// traceView is a trace as JSON.
+type traceView struct {
+	ID           string       `json:"id"`
+	BlockSize    int64        `json:"block_size"`
+	Models       []string     `json:"models"`
+	LengthsOnly  bool         `json:"lengths_only"`
+	Estimated    bool         `json:"estimated"`
+	DroppedTurns int          `json:"dropped_turns"`
+	Streams      []streamView `json:"streams"`
+}
+
+type streamView struct {
+	ID           string     `json:"id"`
+	Kind         string     `json:"kind"`
+	Label        string     `json:"label,omitempty"`
+	Parent       *int       `json:"parent"`     // index of a stream; null for the root
+	Spawn        *int       `json:"spawn_turn"` // of the parent
+	Join         *int       `json:"join_turn"`  // of the parent; null for the root and in the background
+	StartNs      int64      `json:"start_ns"`
+	EndNs        int64      `json:"end_ns"`
+	SystemTokens int64      `json:"system_tokens"`
+	Turns        []turnView `json:"turns"`
+}
+
+type turnView struct {
+	StartNs   int64  `json:"start_ns"`
+	APINs     int64  `json:"service_ns"`
+	ThinkNs   int64  `json:"think_ns"`
+	TTFTNs    int64  `json:"ttft_ns"`
+	In        int64  `json:"input_tokens"`
+	Out       int64  `json:"output_tokens"`
+	Model     string `json:"model"`
+	Blocks    int    `json:"blocks"`
+	HitBlocks *int   `json:"infinite_cache_hit_blocks"` // null when the trace records lengths only
+}
+
+func viewTrace(t *corpus.Trace) traceView {
+	v := traceView{ID: t.ID, BlockSize: t.BlockSize, Models: t.Models, LengthsOnly: t.LengthsOnly, Estimated: t.Estimated, DroppedTurns: t.DroppedTurns}
+	bound := func(i int) *int {
+		if i == corpus.Unbound {
+			return nil
+		}
+		return &i
+	}
+	hits := t.InfiniteHitBlocks()
+	for i := range t.Streams {
+		s := &t.Streams[i]
+		sv := streamView{ID: s.ID, Kind: s.Kind.String(), Label: s.Label, Parent: bound(s.Parent), Spawn: bound(s.Spawn), Join: bound(s.Join),
+			StartNs: s.StartNs, EndNs: s.EndNs, SystemTokens: s.SystemTokens}
+		for k := range s.Turns {
+			u := &s.Turns[k]
+			tv := turnView{StartNs: u.StartNs, APINs: u.APINs, ThinkNs: u.ThinkNs, TTFTNs: u.TTFTNs, In: u.In, Out: u.Out,
+				Model: t.Models[u.Model], Blocks: len(u.Blocks)}
+			if !t.LengthsOnly {
+				tv.HitBlocks = &hits[i][k]
+			}
+			sv.Turns = append(sv.Turns, tv)
+		}
+		v.Streams = append(v.Streams, sv)
+	}
+	return v
 }

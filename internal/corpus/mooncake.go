@@ -3,7 +3,6 @@ package corpus
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -21,7 +20,6 @@ type lineRequest struct {
 	hasTime bool
 	hasOut  bool
 	delay   int64 // Unbound when it was not recorded
-	ids     []uint64
 	ext     *extension
 }
 
@@ -33,13 +31,21 @@ type lineRequest struct {
 // that each can be played on a lane of its own; lines without are one trace for the file, in
 // which conversations are found by their prefixes and start at their recorded times.
 func readMooncake(it *item, s *scanner, opt *LoadOptions) {
-	lines := eachLine(s, func() *lineRequest { return readMooncakeLine(s, it) })
+	start := *s
+	m := &mooncakeReader{wekaReader: wekaReader{s: s}, it: it, last: map[string][]uint32{}}
+	lines := eachLine(s, m.line)
+	if m.isWide && s.err == nil {
+		// Ids over 32 bits: once more, with a table.
+		*s = start
+		m = &mooncakeReader{wekaReader: wekaReader{s: s, wide: map[uint64]uint32{}}, it: it, last: map[string][]uint32{}}
+		lines = eachLine(s, m.line)
+	}
 	if s.err != nil {
 		it.fail(s.err)
 		return
 	}
 	if lines[0].ext != nil {
-		readExtended(it, s, lines)
+		readExtended(it, s, lines, m.wide != nil)
 		return
 	}
 	blockSize := opt.BlockSize
@@ -49,7 +55,6 @@ func readMooncake(it *item, s *scanner, opt *LoadOptions) {
 			blockSize = 16
 		}
 	}
-	narrow(lines)
 	var list []*lineRequest
 	sessions := map[string][]*lineRequest{}
 	var order []string
@@ -112,11 +117,18 @@ func (it *item) noteUnknown(s *scanner, where string, key []byte) {
 	s.skip()
 }
 
-func readMooncakeLine(s *scanner, it *item) *lineRequest {
+type mooncakeReader struct {
+	wekaReader
+	it   *item
+	last map[string][]uint32 // ids of the line before in a session that Weir wrote
+}
+
+func (w *mooncakeReader) line() *lineRequest {
+	s := w.s
 	l := &lineRequest{delay: Unbound}
 	s.peek()
 	l.pos = s.pos
-	w := &wekaReader{s: s}
+	hasIDs := false
 	var o once
 	s.object(func(key []byte) {
 		switch string(key) {
@@ -144,7 +156,8 @@ func readMooncakeLine(s *scanner, it *item) *lineRequest {
 		case "hash_ids":
 			o.check(s, 4)
 			if !s.null() {
-				l.ids = readIDs(w)
+				w.idList()
+				hasIDs = true
 			}
 		case "session_id", "chat_id":
 			o.check(s, 5)
@@ -163,11 +176,14 @@ func readMooncakeLine(s *scanner, it *item) *lineRequest {
 		case "type":
 			s.skip()
 		default:
-			it.noteUnknown(s, "", key)
+			w.it.noteUnknown(s, "", key)
 		}
 	})
 	if s.err != nil {
 		return l
+	}
+	if hasIDs {
+		l.blocks = w.keepIDs(l)
 	}
 	if !o.has(2) {
 		s.failAt(l.pos, "the line has no field \"input_length\"")
@@ -188,14 +204,24 @@ func readMooncakeLine(s *scanner, it *item) *lineRequest {
 	return l
 }
 
-// readIDs reads block ids of 64 bits.
-func readIDs(w *wekaReader) []uint64 {
-	var ids []uint64
-	w.s.array(func(int) {
-		w.s.peek()
-		ids = append(ids, w.rawID())
-	})
-	return ids
+// keepIDs copies the ids of a line. A line that continues the one before it in its session
+// shares its memory, when Weir wrote it and both are known to be streams.
+func (w *mooncakeReader) keepIDs(l *lineRequest) []uint32 {
+	ids := w.scratch
+	if l.ext == nil {
+		return slices.Clone(ids)
+	}
+	if l.ext.tail != 0 && len(ids) > 0 {
+		ids = ids[:len(ids)-1]
+	}
+	prev := w.last[l.session]
+	n := commonPrefix(prev, ids)
+	if n < len(prev) {
+		prev = prev[:n:n]
+	}
+	out := append(prev, ids[n:]...)
+	w.last[l.session] = out
+	return out[:len(out):len(out)]
 }
 
 // nameOrNumber reads an id that is a string or a number.
@@ -209,28 +235,6 @@ func (s *scanner) nameOrNumber() string {
 	return string(s.number())
 }
 
-// narrow gives the ids of all lines 32 bits: as they are when they fit, else numbered by
-// first use.
-func narrow(lines []*lineRequest) {
-	wide := false
-	for _, l := range lines {
-		for _, id := range l.ids {
-			wide = wide || id > math.MaxUint32
-		}
-	}
-	table := blockTable{}
-	for _, l := range lines {
-		if wide {
-			l.blocks = table.of(l.ids)
-			continue
-		}
-		l.blocks = make([]uint32, len(l.ids))
-		for i, id := range l.ids {
-			l.blocks[i] = uint32(id)
-		}
-	}
-}
-
 // finishLines turns the lines of one trace into a trace.
 func finishLines(it *item, s *scanner, rec *recording, lines []*lineRequest, blockSize int64) {
 	rec.blockSize = blockSize
@@ -239,7 +243,7 @@ func finishLines(it *item, s *scanner, rec *recording, lines []*lineRequest, blo
 	last := int64(0)
 	for i, l := range lines {
 		full := l.in / blockSize
-		switch n := int64(len(l.ids)); {
+		switch n := int64(len(l.blocks)); {
 		case n == 0:
 			noBlocks++
 		case (n-1)*blockSize >= l.in:
@@ -469,8 +473,9 @@ func (e *extension) append(b []byte) []byte {
 }
 
 // readExtended builds the traces of a file that Weir wrote.
-func readExtended(it *item, s *scanner, lines []*lineRequest) {
+func readExtended(it *item, s *scanner, lines []*lineRequest, renumbered bool) {
 	byID := map[string]*Trace{}
+	bases := map[*Trace]int64{}
 	var order []*Trace
 	for _, l := range lines {
 		bad := func(format string, a ...any) {
@@ -510,26 +515,49 @@ func readExtended(it *item, s *scanner, lines []*lineRequest) {
 			model = len(t.Models)
 			t.Models = append(t.Models, e.model)
 		}
-		if e.tail != 0 && len(l.ids) > 0 {
-			l.ids = l.ids[:len(l.ids)-1]
-		}
-		u := Turn{StartNs: e.t, APINs: e.api, ThinkNs: e.think, TTFTNs: e.ttft, In: l.in, Out: l.out, Model: model, Blocks: make([]uint32, len(l.ids))}
-		for i, id := range l.ids {
-			if id < uint64(e.base) || id-uint64(e.base) > math.MaxUint32 {
-				bad("id %d lies outside the trace's ids, which begin at %d", id, e.base)
-				return
-			}
-			u.Blocks[i] = uint32(id - uint64(e.base))
-		}
+		u := Turn{StartNs: e.t, APINs: e.api, ThinkNs: e.think, TTFTNs: e.ttft, In: l.in, Out: l.out, Model: model, Blocks: l.blocks}
+		bases[t] = e.base
 		st.Turns = append(st.Turns, u)
 	}
 	for _, t := range order {
 		for i := range t.Streams {
 			shareBlocks(t.Streams[i].Turns)
+			if base := bases[t]; base != 0 && !renumbered {
+				if bad := moveIDs(t.Streams[i].Turns, base); bad >= 0 {
+					it.fail(&FormatError{File: s.file, Field: "weir.id_base", Msg: fmt.Sprintf("id %d of trace %q is below its first, %d", bad, t.ID, base)})
+					return
+				}
+			}
 		}
 		t.orderModels()
 		it.add(t)
 	}
+}
+
+// moveIDs subtracts base from the block ids of turns that share memory, once each. It returns
+// an id that is below base, or -1.
+func moveIDs(turns []Turn, base int64) int64 {
+	for i := 0; i < len(turns); {
+		longest := turns[i].Blocks
+		j := i + 1
+		for ; j < len(turns); j++ {
+			b := turns[j].Blocks
+			if n := min(len(b), len(longest)); n > 0 && &b[0] != &longest[0] {
+				break
+			}
+			if len(b) > len(longest) {
+				longest = b
+			}
+		}
+		for k, id := range longest {
+			if int64(id) < base {
+				return int64(id)
+			}
+			longest[k] = id - uint32(base)
+		}
+		i = j
+	}
+	return -1
 }
 
 // orderModels numbers models by first appearance, stream by stream.
