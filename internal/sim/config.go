@@ -13,7 +13,9 @@ import (
 type Config struct {
 	// Engine is whose scheduler and cache are simulated: "sglang" (the default: prefill first,
 	// radix tree, HiCache) or "vllm" (mixed steps, hashed blocks, native offload).
-	Engine   string
+	Engine string
+	// Role is RoleUnified, or one side of a disaggregated engine (SGLang only).
+	Role     string
 	Model    *facts.Model
 	GPU      *facts.GPU
 	Parallel spec.Parallel
@@ -59,10 +61,20 @@ type Config struct {
 	// ends of tasks are reported, and decode steps between are taken at once.
 	Stream bool
 
+	// Link carries KV from a prefill engine; nil gives it one of its own.
+	Link *Link
+
 	Coefficients *Coefficients // nil takes those of the GPU
 	// ModelName is what records name as the model; Model.Name when empty.
 	ModelName string
 }
+
+// Roles of an engine.
+const (
+	RoleUnified = ""
+	RolePrefill = "prefill"
+	RoleDecode  = "decode"
+)
 
 // Defaults of SGLang (server_args.py, schedule_policy.py, 2026-07).
 const (
@@ -96,6 +108,12 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Engine != "" && c.Engine != "sglang" && c.Engine != "vllm":
 		return c, fmt.Errorf("sim: engine %q is unknown: use sglang or vllm", c.Engine)
+	case c.Role != RoleUnified && c.Role != RolePrefill && c.Role != RoleDecode:
+		return c, fmt.Errorf("sim: role %q is unknown: use prefill or decode, or leave it empty", c.Role)
+	case c.Role != RoleUnified && c.Engine == "vllm":
+		return c, errors.New("sim: disaggregation is simulated as SGLang does it, not for vllm")
+	case c.Role == RoleDecode && c.HostTokens > 0:
+		return c, errors.New("sim: a decode engine has no host tier: its KV comes from prefill every turn")
 	case c.Model == nil || c.GPU == nil:
 		return c, errors.New("sim: a model and a GPU are needed")
 	case c.Parallel.TP < 1:
@@ -171,6 +189,14 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if err := c.Coefficients.check(); err != nil {
 		return c, fmt.Errorf("sim: %w", err)
+	}
+	if c.Role == RolePrefill {
+		if c.GPU.NICBandwidth <= 0 {
+			return c, fmt.Errorf("sim: the network bandwidth of GPU %q is unknown: a prefill engine needs one", c.GPU.Name)
+		}
+		if c.Link == nil {
+			c.Link = &Link{}
+		}
 	}
 	if c.ModelName == "" {
 		c.ModelName = c.Model.Name

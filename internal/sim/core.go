@@ -26,8 +26,10 @@ type Task struct {
 type EventKind uint8
 
 const (
-	Tokens EventKind = iota // tokens came out; the first of them when Event.First is set
-	Ended                   // the task is over
+	Tokens    EventKind = iota // tokens came out; the first of them when Event.First is set
+	Ended                      // the task is over; of a prefill engine: its KV has been sent
+	Prefilled                  // a prefill engine has the first token and sends the last KV
+	Granted                    // a decode engine has room for the task
 )
 
 // An Event is something that happened to a task.
@@ -60,6 +62,10 @@ type Core struct {
 	each   int64 // nanoseconds of a decode step, or of the whole prefill step
 	steps  int64 // decode steps, 1 for a prefill step
 	decode bool
+
+	transfers transfers
+	granted   map[uint64]bool // grants for tasks that have not come yet
+	kick      bool            // something changed that may let a step begin
 
 	events []Event
 	count  Stats // of steps, for all ranks
@@ -100,7 +106,7 @@ func NewCore(c Config) (*Core, error) {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
 	n := c.Ranks()
-	g := &Core{c: c, model: m, loads: make([]load, n)}
+	g := &Core{c: c, model: m, loads: make([]load, n), granted: map[uint64]bool{}}
 	for range n {
 		r, err := newScheduler(&g.c, m)
 		if err != nil {
@@ -197,14 +203,23 @@ func (g *Core) Next() (t int64, ok bool) {
 
 // nextStep is when a step ends or could begin.
 func (g *Core) nextStep() (t int64, ok bool) {
-	if g.busy {
-		return g.stepEnd(), true
+	if len(g.transfers) > 0 {
+		t, ok = g.transfers[0].at, true
 	}
-	if len(g.arrivals) > 0 {
+	if g.busy {
+		if end := g.stepEnd(); !ok || end < t {
+			t = end
+		}
+		return t, true
+	}
+	if g.kick {
+		return g.now, true
+	}
+	if len(g.arrivals) > 0 && (!ok || g.arrivals[0].at < t) {
 		t, ok = g.arrivals[0].at, true
 	}
 	for _, r := range g.ranks { // a queue may wait for a copy to end
-		if w, pending := r.wake(); pending && r.busy() && (!ok || w < t) {
+		if w, pending := r.wake(); pending && !r.empty() && (!ok || w < t) {
 			t, ok = w, true
 		}
 	}
@@ -220,9 +235,14 @@ func (g *Core) Advance(t int64) []Event {
 			break
 		}
 		g.now = e
+		g.sent()
 		if g.busy {
+			if g.stepEnd() > e {
+				continue
+			}
 			g.endStep()
 		}
+		g.kick = false
 		g.beginStep()
 	}
 	g.now = max(g.now, t)
@@ -239,12 +259,15 @@ func (g *Core) endStep() {
 	} else {
 		g.count.PrefillNs += g.each
 	}
-	for _, r := range g.ranks {
+	for i, r := range g.ranks {
 		steps := int64(0)
 		if r.planned().steps > 0 {
 			steps = g.steps
 		}
 		r.finish(g.now, steps)
+		if s, ok := r.(*sglang); ok && len(s.outgoing) > 0 {
+			g.send(i, s)
+		}
 		g.collect(r)
 	}
 }
@@ -257,6 +280,10 @@ func (g *Core) beginStep() {
 		a := heap.Pop(&g.arrivals).(arrival)
 		a.j.arrived = a.at
 		g.ranks[a.rank].enqueue(a.j)
+		if g.granted[a.j.id] {
+			delete(g.granted, a.j.id)
+			g.Grant(a.j.id)
+		}
 	}
 	var staged, loaded int64
 	steps := int64(maxJump)
@@ -327,13 +354,23 @@ func (g *Core) cancel(which func(*job) bool) {
 	clear(g.arrivals[len(kept):])
 	g.arrivals = kept
 	heap.Init(&g.arrivals)
-	left := false
+	left := g.transfers[:0]
+	for _, t := range g.transfers {
+		if !which(t.j) {
+			left = append(left, t)
+		}
+	}
+	clear(g.transfers[len(left):])
+	g.transfers = left
+	heap.Init(&g.transfers)
+	g.kick = true
+	going := false
 	for _, r := range g.ranks {
 		r.cancel(g.now, which)
 		g.collect(r)
-		left = left || len(r.planned().prefill) > 0 || r.planned().steps > 0
+		going = going || len(r.planned().prefill) > 0 || r.planned().steps > 0
 	}
-	if !left {
+	if !going {
 		g.busy = false
 	}
 }
@@ -345,7 +382,7 @@ func cancelled() *record.Failure {
 // Flush empties the caches when nothing runs or waits and reports whether it did.
 func (g *Core) Flush() bool {
 	for _, r := range g.ranks {
-		if r.busy() || len(g.arrivals) > 0 || g.busy {
+		if !r.empty() || len(g.arrivals) > 0 || g.busy {
 			return false
 		}
 	}

@@ -17,6 +17,8 @@ type scheduler interface {
 	finish(now, steps int64)
 	// busy tells whether there is a request that a step could serve, now or later.
 	busy() bool
+	// empty tells whether there is no request at all.
+	empty() bool
 	// wake is when, without a step, something changes that the scheduler waits for.
 	wake() (t int64, ok bool)
 	// giveUp fails the request that can never go on: nothing runs and nothing is on its way

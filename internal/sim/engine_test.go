@@ -15,8 +15,10 @@ import (
 
 // held is what the requests inside a scheduler own of the device, tokens, beside the tree.
 func held(s *sglang) (n int64) {
-	for _, j := range s.running {
-		n += j.owned
+	for _, list := range [][]*job{s.running, s.inflight, s.expected, s.arrived} {
+		for _, j := range list {
+			n += j.owned
+		}
 	}
 	if s.chunked != nil {
 		n += s.chunked.owned

@@ -36,6 +36,7 @@ type job struct {
 	loadEnd       int64
 
 	match   int64 // tokens found in the cache when the queue was last sorted
+	unsent  int64 // cached tokens that the decode engine still needs
 	counted bool  // hits are counted once, at the first chunk
 	hits    record.Hits
 

@@ -34,6 +34,13 @@ type sglang struct {
 	ratio   int64 // share of outstanding output tokens that admission reserves, ppm
 
 	heads map[uint64]bool // of waiting prompts, while the queue is sorted
+
+	// Of a prefill engine: requests that wait for room on the decode side, requests whose KV is
+	// on its way there, and KV that a step has just computed. See pd.go.
+	bootstrap, inflight []*job
+	outgoing            []outgoing
+	// Of a decode engine: requests without room, with room and without KV, and with KV.
+	prealloc, expected, arrived []*job
 }
 
 func newSGLang(c *Config, cache *radix, caps []int64) *sglang {
@@ -41,12 +48,32 @@ func newSGLang(c *Config, cache *radix, caps []int64) *sglang {
 }
 
 func (s *sglang) busy() bool {
-	return len(s.waiting) > 0 || len(s.running) > 0 || s.chunked != nil
+	return len(s.waiting) > 0 || len(s.running) > 0 || s.chunked != nil || len(s.arrived) > 0
 }
 
-func (s *sglang) enqueue(j *job) { s.waiting = append(s.waiting, j) }
+func (s *sglang) empty() bool {
+	return !s.busy() && len(s.bootstrap)+len(s.inflight)+len(s.prealloc)+len(s.expected) == 0
+}
 
-func (s *sglang) wake() (int64, bool) { return s.cache.nextWrite() }
+func (s *sglang) enqueue(j *job) {
+	switch s.c.Role {
+	case RolePrefill:
+		j.maxOut = 1 // the rest is decode's
+		s.bootstrap = append(s.bootstrap, j)
+	case RoleDecode:
+		s.prealloc = append(s.prealloc, j)
+	default:
+		s.waiting = append(s.waiting, j)
+	}
+}
+
+func (s *sglang) wake() (int64, bool) {
+	t, ok := s.cache.nextWrite()
+	if at, has := s.timeout(); has && (!ok || at < t) {
+		t, ok = at, true
+	}
+	return t, ok
+}
 
 func (s *sglang) noLoadBack(off bool) { s.cache.noLoadBack = off }
 
@@ -59,12 +86,23 @@ func (s *sglang) flush() {
 }
 
 func (s *sglang) fits(prompt, maxOut int64) bool {
+	if s.c.Role == RoleDecode {
+		return s.ceil(prompt+maxOut)+2*reservedDecode <= s.cache.capacity
+	}
+	if s.c.Role == RolePrefill {
+		maxOut = 1
+	}
 	return s.ceil(prompt)+min(maxOut, clipNewTokens)+2*s.c.PageSize < s.cache.capacity
 }
 
 func (s *sglang) next(now int64) *plan {
 	s.now, s.cache.now = now, now
 	s.cache.settleWrites()
+	if s.c.Role != RoleUnified {
+		s.expire()
+		s.preallocate()
+		s.join()
+	}
 	p := s.fresh()
 	if !s.formPrefill(p) {
 		s.formDecode(p)
@@ -239,6 +277,7 @@ func (s *sglang) admit(p *plan, a *adder, j *job) (ok, more bool) {
 		return refuse()
 	}
 	s.seen(j, device, loaded, 0)
+	j.unsent = j.have // a cached prefix is sent with the first piece
 	p.loaded += loaded
 	p.hit += device + loaded
 	s.spend(a, n)
@@ -335,6 +374,9 @@ func (s *sglang) release(j *job) {
 
 // keep hands the pages of the first tokens of a job to the tree and holds them there.
 func (s *sglang) keep(j *job, tokens int64, chunk bool) {
+	if s.c.Role == RoleDecode { // it has no radix tree by default
+		return
+	}
 	page := s.c.PageSize
 	pages := tokens / page
 	if pages*page > j.held {
@@ -353,12 +395,20 @@ func (s *sglang) finish(now, steps int64) {
 	for _, pc := range p.prefill {
 		j := pc.j
 		j.have += pc.n
+		if s.c.Role == RolePrefill {
+			s.outgoing = append(s.outgoing, outgoing{j, pc.n + j.unsent, pc.last})
+			j.unsent = 0
+		}
 		if !pc.last {
 			s.keep(j, j.have, true)
 			continue
 		}
 		j.out++
 		s.count.Generated++
+		if s.c.Role == RolePrefill {
+			s.prefilled(j)
+			continue
+		}
 		s.emit(j, 1)
 		if j.out >= j.maxOut {
 			s.end(j)
@@ -427,8 +477,9 @@ func (s *sglang) cancel(now int64, which func(*job) bool) {
 		clear(jobs[len(kept):])
 		return kept
 	}
-	s.waiting = out(s.waiting)
-	s.running = out(s.running)
+	for _, list := range []*[]*job{&s.waiting, &s.running, &s.bootstrap, &s.inflight, &s.prealloc, &s.expected, &s.arrived} {
+		*list = out(*list)
+	}
 	if len(s.running) == 0 {
 		s.step.steps = 0
 	}
@@ -458,7 +509,9 @@ func (s *sglang) drop(j *job) {
 
 func (s *sglang) stats() Stats {
 	n := s.count
-	n.Running, n.Waiting = int64(len(s.running)), int64(len(s.waiting))
+	n.Running, n.Waiting = int64(len(s.running)), int64(len(s.waiting)+len(s.arrived))
+	n.Bootstrap, n.Inflight = int64(len(s.bootstrap)), int64(len(s.inflight))
+	n.Prealloc, n.Transfer = int64(len(s.prealloc)), int64(len(s.expected))
 	if s.chunked != nil {
 		n.Running++
 	}

@@ -9,6 +9,10 @@ type Stats struct {
 	DeviceTokens, DeviceUsed, DeviceEvictable int64
 	HostTokens, HostUsed                      int64
 
+	// Requests of a disaggregated engine, now: at prefill those that wait for room at decode
+	// and those whose KV is on its way; at decode those without room and those without KV.
+	Bootstrap, Inflight, Prealloc, Transfer int64
+
 	Requests, Failed, Retracted int64 // that ended, that ended without success, retractions
 	PromptTokens                int64 // of requests that ended
 	CachedDevice, CachedHost    int64 // of those, found in a tier

@@ -29,6 +29,8 @@ func (v *vllm) enqueue(j *job) { v.waiting = append(v.waiting, j) }
 
 func (v *vllm) busy() bool { return len(v.waiting)+len(v.running)+len(v.loading) > 0 }
 
+func (v *vllm) empty() bool { return !v.busy() }
+
 func (v *vllm) fits(prompt, maxOut int64) bool {
 	return v.blocksOf(prompt+maxOut) <= v.pool.size()
 }
