@@ -28,7 +28,7 @@ step time; what it generates has no meaning. In virtual time it runs inside 'wei
 			return usagef("unknown command %q (see '%s --help')", args[0], cmd.CommandPath())
 		},
 	}
-	cmd.AddCommand(newSimServeCmd(app))
+	cmd.AddCommand(newSimServeCmd(app), newSimRouterCmd(app))
 	return cmd
 }
 

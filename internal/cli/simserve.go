@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ func newSimServeCmd(app *App) *cobra.Command {
 	var faults []string
 	var cacheReport bool
 	var nodeMemory int64
+	var role string
+	var bootstrapPort int
 	var kinds strings.Builder
 	for _, k := range simhttp.FaultKinds {
 		fmt.Fprintf(&kinds, "  %-18s %s\n", k.Kind, k.Does)
@@ -39,7 +42,8 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 		Example: `  weir sim serve --model glm-5.2 --gpu b200 --tp 8 --host-ratio 2 --write-policy write_back
   weir sim serve --engine vllm --addr 127.0.0.1:8000 --speed 10
   weir sim serve --ttft 200ms --itl 20ms
-  weir sim serve --fault http-error,status=503,every=10`,
+  weir sim serve --fault http-error,status=503,every=10
+  weir sim serve --role prefill --addr 127.0.0.1:30001 --bootstrap-port 8998`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.NoCacheReport = !cacheReport
@@ -62,6 +66,16 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 			} else if o.Config, err = f.config(); err != nil {
 				return usage(err)
 			}
+			switch role {
+			case "unified":
+			case sim.RolePrefill, sim.RoleDecode:
+				o.Config.Role = role
+				if o.Fixed != nil {
+					return usagef("--role %s needs the simulation: leave --ttft and --itl out", role)
+				}
+			default:
+				return usagef("--role %q is unknown: use unified, prefill or decode", role)
+			}
 			s, err := simhttp.New(o)
 			if err != nil {
 				return usage(err)
@@ -73,10 +87,24 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 			if err != nil {
 				return err
 			}
+			port, also := 0, ""
+			if role == sim.RolePrefill {
+				host, _, _ := net.SplitHostPort(l.Addr().String())
+				if port, err = s.ListenBootstrap(net.JoinHostPort(host, strconv.Itoa(bootstrapPort))); err != nil {
+					l.Close()
+					return err
+				}
+				also = fmt.Sprintf(", bootstrap port %d", port)
+			}
 			if app.JSON {
-				err = app.printJSON(map[string]string{"url": "http://" + l.Addr().String(), "model": s.Model()})
+				err = app.printJSON(struct {
+					URL           string `json:"url"`
+					Model         string `json:"model"`
+					Role          string `json:"role"`
+					BootstrapPort int    `json:"bootstrap_port,omitempty"`
+				}{"http://" + l.Addr().String(), s.Model(), role, port})
 			} else {
-				_, err = fmt.Fprintf(app.Out, "serving %s (simulated) at http://%s\n", s.Model(), l.Addr())
+				_, err = fmt.Fprintf(app.Out, "serving %s (simulated, %s) at http://%s%s\n", s.Model(), role, l.Addr(), also)
 			}
 			if err != nil {
 				l.Close()
@@ -89,6 +117,8 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 	fl := cmd.Flags()
 	fl.StringVar(&addr, "addr", "127.0.0.1:30000", "address to listen on")
 	fl.StringVar(&o.Engine, "engine", "sglang", "whose endpoints and metric names: sglang or vllm")
+	fl.StringVar(&role, "role", "unified", "unified, or one side of a disaggregated engine: prefill or decode")
+	fl.IntVar(&bootstrapPort, "bootstrap-port", 8998, "port of a prefill server that decode servers post to, 0 for any")
 	fl.StringVar(&o.Model, "served-model-name", "", "name that clients ask for (--model when empty)")
 	fl.Float64Var(&o.Speed, "speed", 1, "engine time per time: 10 is ten times as fast")
 	fl.DurationVar(&ttft, "ttft", 0, "constant time to first token, in place of the simulation")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/weirbench/weir/internal/record"
@@ -38,22 +39,25 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request) {
 
 // an answering is one request that is being answered.
 type answering struct {
-	s       *Server
-	w       http.ResponseWriter
-	r       *http.Request
-	d       dialect
-	q       *request
-	strike  struck
-	id      string
-	seed    uint64
-	prompt  int64
-	want    int64
-	asked   bool // the number of tokens was asked for
-	begin   time.Time
-	first   time.Time
-	out     int64
-	hits    record.Hits
-	thought int64 // tokens of reasoning at the start
+	s           *Server
+	w           http.ResponseWriter
+	r           *http.Request
+	d           dialect
+	q           *request
+	strike      struck
+	id          string
+	seed        uint64
+	prompt      int64
+	want        int64
+	asked       bool // the number of tokens was asked for
+	begin       time.Time
+	first       time.Time
+	out         int64
+	hits        record.Hits
+	mu          sync.Mutex
+	prefillHits *record.Hits // of a decode server: what the prefill server found
+	outcome     grantResult  // of a prefill server: what the decode server hears
+	thought     int64        // tokens of reasoning at the start
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, prompt func(*request, *pager) error) {
@@ -81,8 +85,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, promp
 		s.fail(w, 404, "NotFoundError", fmt.Sprintf("The model `%s` does not exist.", a.q.Model))
 		return
 	}
+	if err := s.checkRole(a.q); err != nil {
+		s.fail(w, 400, "BadRequestError", err.Error())
+		return
+	}
 	a.prompt = p.n
 	a.want, a.asked = a.q.want(s.o.DefaultOut)
+	a.outcome.Error = "the prefill server gave the request up"
 	a.thought = a.want * s.o.ReasoningPercent / 100
 	a.seed = fold(fold(p.acc, uint64(p.n)), uint64(len(p.pages)))
 	for _, k := range p.pages {
@@ -99,8 +108,25 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, promp
 	if d != chatDialect {
 		prefix = "cmpl-"
 	}
+	if s.c.Role == sim.RolePrefill {
+		s.enter(*a.q.BootstrapRoom, call.id)
+		defer func() { s.leave(*a.q.BootstrapRoom, a.outcome) }()
+	}
 	a.id = prefix + strconv.FormatUint(call.id, 10)
 	a.serve(call)
+}
+
+// checkRole refuses a request that lacks what a disaggregated server needs.
+func (s *Server) checkRole(q *request) error {
+	switch {
+	case s.c.Role == sim.RoleUnified:
+		return nil
+	case q.BootstrapRoom == nil:
+		return fmt.Errorf("this is a %s server: a request needs bootstrap_room, as a router adds it", s.c.Role)
+	case s.c.Role == sim.RoleDecode && (q.BootstrapHost == "" || q.BootstrapPort < 1 || q.BootstrapPort > 65535):
+		return errors.New("this is a decode server: a request needs bootstrap_host and bootstrap_port, as a router adds them")
+	}
+	return nil
 }
 
 // sessionOf is what keeps a session on one rank: a routing key, else the prompt itself.
@@ -188,7 +214,19 @@ func (a *answering) serve(c *call) {
 		}
 		for _, e := range c.take() {
 			a.hits = e.Hits
-			if e.Kind == sim.Tokens {
+			a.mu.Lock()
+			if a.prefillHits != nil {
+				a.hits = *a.prefillHits
+			}
+			a.mu.Unlock()
+			if e.Kind == sim.Granted {
+				go a.fetch(c)
+				continue
+			}
+			if e.Kind == sim.Prefilled {
+				e.Tokens = 1
+			}
+			if e.Kind == sim.Tokens || e.Kind == sim.Prefilled {
 				if err := a.tokens(out, e.Tokens); err != nil {
 					a.s.live.cancel(c)
 					return
@@ -197,6 +235,7 @@ func (a *answering) serve(c *call) {
 			}
 			if e.Failure != nil {
 				a.s.metrics.aborted()
+				a.outcome.Error = e.Failure.Detail
 				if a.s.isDead() {
 					a.reset()
 					return
@@ -205,6 +244,7 @@ func (a *answering) serve(c *call) {
 				return
 			}
 			a.s.metrics.ended(a)
+			a.outcome = grantResult{Hits: e.Hits}
 			out.end()
 			return
 		}

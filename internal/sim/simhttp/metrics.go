@@ -1,6 +1,7 @@
 package simhttp
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -163,7 +164,7 @@ func sum(ranks []sim.Stats) sim.Stats {
 
 func (s *Server) sglangMetrics(t *text, ranks []sim.Stats) {
 	c := &s.c
-	base := fmt.Sprintf(`model_name=%q,engine_type="unified"`, s.o.Model)
+	base := fmt.Sprintf(`model_name=%q,engine_type=%q`, s.o.Model, cmp.Or(c.Role, "unified"))
 	labels := func(r int) string {
 		l := base + `,tp_rank="0",pp_rank="0",moe_ep_rank="0"`
 		if len(ranks) > 1 {
@@ -197,6 +198,18 @@ func (s *Server) sglangMetrics(t *text, ranks []sim.Stats) {
 		{"sglang:forward_execution_seconds_total", n, "Time in steps.", `category="prefill"`, func(r *sim.Stats) float64 { return float64(r.PrefillNs) / 1e9 }},
 		{"sglang:forward_execution_seconds_total", n, "", `category="decode"`, func(r *sim.Stats) float64 { return float64(r.DecodeNs) / 1e9 }},
 	}, ranks, labels)
+	switch c.Role {
+	case sim.RolePrefill:
+		t.each([]series{
+			{"sglang:num_prefill_bootstrap_queue_reqs", g, "Requests that wait for room at decode.", "", func(r *sim.Stats) float64 { return float64(r.Bootstrap) }},
+			{"sglang:num_prefill_inflight_queue_reqs", g, "Requests whose KV is on its way.", "", func(r *sim.Stats) float64 { return float64(r.Inflight) }},
+		}, ranks, labels)
+	case sim.RoleDecode:
+		t.each([]series{
+			{"sglang:num_decode_prealloc_queue_reqs", g, "Requests without room.", "", func(r *sim.Stats) float64 { return float64(r.Prealloc) }},
+			{"sglang:num_decode_transfer_queue_reqs", g, "Requests without KV.", "", func(r *sim.Stats) float64 { return float64(r.Transfer) }},
+		}, ranks, labels)
+	}
 	m := &s.metrics
 	all := sum(ranks)
 	now := time.Now()

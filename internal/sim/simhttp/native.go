@@ -1,6 +1,7 @@
 package simhttp
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -83,7 +84,7 @@ func (s *Server) serverInfo(w http.ResponseWriter, _ *http.Request) {
 		"max_prefill_tokens": c.MaxPrefill, "max_running_requests": c.MaxRunning, "max_total_num_tokens": c.DeviceTokens,
 		"enable_hierarchical_cache": c.HostTokens > 0, "hicache_write_policy": c.WritePolicy,
 		"hicache_host_tokens": c.HostTokens, "schedule_policy": c.SchedulePolicy, "kv_cache_dtype": c.KVDType,
-		"enable_cache_report": !s.o.NoCacheReport, "disaggregation_mode": "null", "status": "ready",
+		"enable_cache_report": !s.o.NoCacheReport, "disaggregation_mode": cmp.Or(c.Role, "null"), "status": "ready",
 		"internal_states": states, "uptime_seconds": int64(time.Since(s.live.start).Seconds()),
 	})
 }

@@ -58,6 +58,9 @@ type Server struct {
 	created int64
 	mux     *http.ServeMux
 
+	rooms             rooms // of a prefill server
+	bootstrapListener net.Listener
+
 	connMu sync.Mutex
 	idle   map[net.Conn]*time.Timer
 }
@@ -82,7 +85,7 @@ func New(o Options) (*Server, error) {
 	if o.DefaultOut < 0 || o.Template < 0 || o.ReasoningPercent < 0 || o.ReasoningPercent > 100 {
 		return nil, errors.New("a number of tokens is negative, or a share is not between 0 and 100")
 	}
-	s := &Server{o: o, created: time.Now().Unix(), idle: map[net.Conn]*time.Timer{}}
+	s := &Server{o: o, created: time.Now().Unix(), idle: map[net.Conn]*time.Timer{}, rooms: rooms{all: map[int64]*room{}}}
 	var c core = o.Fixed
 	if o.Fixed == nil {
 		o.Config.Stream, o.Config.Engine = true, o.Engine
@@ -151,6 +154,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.live.run(ctx)
 	go s.watchFaults(ctx)
 	context.AfterFunc(ctx, func() { h.Close() })
+	if s.bootstrapListener != nil {
+		b := &http.Server{Handler: s.bootstrap(), ReadHeaderTimeout: time.Minute, BaseContext: h.BaseContext}
+		context.AfterFunc(ctx, func() { b.Close() })
+		go b.Serve(s.bootstrapListener)
+	}
 	err := h.Serve(l)
 	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
 		return nil
