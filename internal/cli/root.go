@@ -60,6 +60,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newPreflightCmd(app),
 		newChangelogCmd(app),
 		newLintCmd(app),
+		newSchemaCmd(app),
 	)
 	return root
 }

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 )
@@ -118,7 +119,8 @@ func shareLimit(c *config, gpus int) (bytes int64, how string) {
 	return limit / per * int64(gpus), fmt.Sprintf("%s %s x %d/%d GPUs", gb(limit), name, gpus, per)
 }
 
-func gb(bytes int64) string { return strconv.FormatInt((bytes+5e8)/1e9, 10) + " GB" }
+// gb writes bytes as decimal GB, rounded down to a thousandth, so that a limit can be typed in.
+func gb(bytes int64) string { return trimZeros(big.NewRat(bytes/1e6, 1000)) + " GB" }
 
 // gpusOnNode are the GPUs of one node that the server of an entry takes.
 func gpusOnNode(c *config, e *entry) int {
