@@ -22,7 +22,7 @@ func newCompareCmd(app *App) *cobra.Command {
 		Short: "Say what differs between two sets of results, and how sure that is",
 		Long: `Compare matches the points of A and B by series and concurrency (by concurrency alone when each
 side is one series) and gives the change with a 95 % interval: from pairs of repeats with equal
-seeds, else from independent repeats, else from within single runs.
+seeds, else from independent repeats, else, of single runs, from the traces that both replayed.
 
 A and B are folders with bundles, or, with --db, names of sweeps. Either may end in a filter,
 as in runs/quickstart:offload=none, and with --db the name may be left out: :hw=b200,prec=fp8.
@@ -40,17 +40,27 @@ Filters are config, model, hw, engine, prec and offload; offload=dram takes ever
 				axes = append(axes, a)
 			}
 			var sides [2][]*result.Result
+			bundles := map[*result.Result]string{}
 			for i, arg := range args {
-				rs, err := sideOf(cmd, db, arg)
+				entries, err := sideOf(cmd, db, arg)
 				if err != nil {
 					return err
 				}
-				if len(rs) == 0 {
+				if len(entries) == 0 {
 					return usagef("%s selects no run", arg)
 				}
-				sides[i] = rs
+				for _, e := range entries {
+					sides[i] = append(sides[i], e.Result)
+					bundles[e.Result] = e.Bundle
+				}
 			}
-			c := frontier.Compare(sides[0], sides[1], axes)
+			c := frontier.Compare(sides[0], sides[1], axes, func(a, b *result.Result) *result.Paired {
+				p, err := result.PairDirs(bundles[a], bundles[b])
+				if err != nil { // then the runs are compared by what their results say
+					return nil
+				}
+				return p
+			})
 			if app.JSON {
 				return app.printJSON(c)
 			}
@@ -63,7 +73,7 @@ Filters are config, model, hw, engine, prec and offload; offload=dram takes ever
 }
 
 // sideOf reads the results that an argument names.
-func sideOf(cmd *cobra.Command, db, arg string) ([]*result.Result, error) {
+func sideOf(cmd *cobra.Command, db, arg string) ([]store.Entry, error) {
 	source, text := arg, ""
 	if _, err := os.Stat(arg); err != nil || db != "" { // a folder may have a colon in its name
 		source, text, _ = strings.Cut(arg, ":")
@@ -72,18 +82,14 @@ func sideOf(cmd *cobra.Command, db, arg string) ([]*result.Result, error) {
 	if err != nil {
 		return nil, usagef("%s: %w", arg, err)
 	}
-	var all []*result.Result
+	var all []store.Entry
 	if db != "" {
 		var f filterFlags
 		if source != "" {
 			f.f = store.Filter{Sweeps: []string{source}}
 		}
-		entries, err := queryStore(cmd, db, &f)
-		if err != nil {
+		if all, err = queryStore(cmd, db, &f); err != nil {
 			return nil, err
-		}
-		for _, e := range entries {
-			all = append(all, e.Result)
 		}
 	} else {
 		dirs, err := record.Find(source)
@@ -99,13 +105,13 @@ func sideOf(cmd *cobra.Command, db, arg string) ([]*result.Result, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, r)
+			all = append(all, store.Entry{Result: r, Bundle: dir})
 		}
 	}
-	var out []*result.Result
-	for _, r := range all {
-		if keep(r) {
-			out = append(out, r)
+	var out []store.Entry
+	for _, e := range all {
+		if keep(e.Result) {
+			out = append(out, e)
 		}
 	}
 	return out, nil
@@ -235,7 +241,7 @@ func verdict(d *frontier.Delta) string {
 		}
 		return fmt.Sprintf("%s (would show from %.1f pt)", s, unit)
 	}
-	if d.How == frontier.WithinRun {
+	if d.How == frontier.WithinRun || d.How == frontier.Traces {
 		return s + " (single runs)"
 	}
 	return s

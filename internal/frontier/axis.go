@@ -17,6 +17,7 @@ type Axis struct {
 	Share  bool // between 0 and 1, shown in percent
 	get    func(*result.Result) (v *float64, n, floor int64)
 	within func(*result.Result) *result.Interval // interval from within one run; nil where there is none
+	pair   func(*result.Paired) *result.Change   // change between two runs of one schedule; nil where there is none
 }
 
 // Within is the 95 % interval of the number from within the run, nil where there is none.
@@ -82,21 +83,24 @@ var Axes = axes()
 func axes() []*Axis {
 	var all []*Axis
 	type intervals = func(*result.Intervals) *result.PercentIntervals
-	rate := func(name, label, short string, get func(*result.Result) *result.RateDist, within intervals) {
+	type changes = func(*result.Paired) *result.PercentChanges
+	rate := func(name, label, short string, get func(*result.Result) *result.RateDist, within intervals, pair changes) {
 		for _, p := range Percents {
 			all = append(all, &Axis{
 				Name: name + "_" + p, Label: label + ", " + p, Short: short + " " + p, Unit: "tok/s/user", Better: Higher,
 				get:    func(r *result.Result) (*float64, int64, int64) { return rateOf(get(r), p) },
 				within: func(r *result.Result) *result.Interval { return reciprocal(intervalOf(r, within, p)) },
+				pair:   func(c *result.Paired) *result.Change { return inverse(changeOf(c, pair, p)) },
 			})
 		}
 	}
-	dist := func(name, label, short, unit string, get func(*result.Result) *result.Dist, within intervals) {
+	dist := func(name, label, short, unit string, get func(*result.Result) *result.Dist, within intervals, pair changes) {
 		for _, p := range Percents {
 			all = append(all, &Axis{
 				Name: name + "_" + p, Label: label + ", " + p, Short: short + " " + p, Unit: unit, Better: Lower,
 				get:    func(r *result.Result) (*float64, int64, int64) { return distOf(get(r), p) },
 				within: func(r *result.Result) *result.Interval { return intervalOf(r, within, p) },
+				pair:   func(c *result.Paired) *result.Change { return changeOf(c, pair, p) },
 			})
 		}
 	}
@@ -107,16 +111,21 @@ func axes() []*Axis {
 		all = append(all, &Axis{Name: name, Label: label, Short: short, Better: better, Share: true, get: plain(get)})
 	}
 	rate("e2e_norm", "End-to-end normalised interactivity", "E2E intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.E2ENorm },
-		func(i *result.Intervals) *result.PercentIntervals { return &i.E2EPerToken })
+		func(i *result.Intervals) *result.PercentIntervals { return &i.E2EPerToken },
+		func(c *result.Paired) *result.PercentChanges { return &c.E2EPerToken })
 	rate("intvty", "Interactivity (1/ITL)", "intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.Decode },
-		func(i *result.Intervals) *result.PercentIntervals { return &i.ITL })
-	rate("full_intvty", "Full-response interactivity", "full intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.FullResponse }, nil)
+		func(i *result.Intervals) *result.PercentIntervals { return &i.ITL },
+		func(c *result.Paired) *result.PercentChanges { return &c.ITL })
+	rate("full_intvty", "Full-response interactivity", "full intvty", func(r *result.Result) *result.RateDist { return &r.Intvty.FullResponse }, nil, nil)
 	dist("ttft", "Time to first token", "TTFT", "s", func(r *result.Result) *result.Dist { return &r.Latency.TTFT },
-		func(i *result.Intervals) *result.PercentIntervals { return &i.TTFT })
+		func(i *result.Intervals) *result.PercentIntervals { return &i.TTFT },
+		func(c *result.Paired) *result.PercentChanges { return &c.TTFT })
 	dist("e2el", "End-to-end latency", "E2EL", "s", func(r *result.Result) *result.Dist { return &r.Latency.E2EL },
-		func(i *result.Intervals) *result.PercentIntervals { return &i.E2EL })
+		func(i *result.Intervals) *result.PercentIntervals { return &i.E2EL },
+		func(c *result.Paired) *result.PercentChanges { return &c.E2EL })
 	dist("itl", "Inter-token latency", "ITL", "s", func(r *result.Result) *result.Dist { return &r.Latency.ITL },
-		func(i *result.Intervals) *result.PercentIntervals { return &i.ITL })
+		func(i *result.Intervals) *result.PercentIntervals { return &i.ITL },
+		func(c *result.Paired) *result.PercentChanges { return &c.ITL })
 
 	type flow = func(*result.Flow) *float64
 	for _, f := range []struct {
@@ -136,8 +145,10 @@ func axes() []*Axis {
 		switch a.Name {
 		case "total":
 			a.within = func(r *result.Result) *result.Interval { return around(r, 1) }
+			a.pair = func(c *result.Paired) *result.Change { return c.Total }
 		case "total_per_gpu":
 			a.within = func(r *result.Result) *result.Interval { return around(r, float64(r.GPUs.Used)) }
+			a.pair = func(c *result.Paired) *result.Change { return c.TotalPerGPU }
 		}
 	}
 	one("jobs_per_hour_per_gpu", "Agent runs completed per hour and GPU", "jobs/h/GPU", "jobs/h/GPU", Higher, func(r *result.Result) *float64 { return r.Jobs.PerHourPerGPU })
@@ -148,6 +159,7 @@ func axes() []*Axis {
 	})
 	share("hit_total", "Prefix hit rate, all tiers", "hit", Higher, func(r *result.Result) *float64 { return r.Hits.Total })
 	all[len(all)-1].within = func(r *result.Result) *result.Interval { return r.Intervals.HitTotal }
+	all[len(all)-1].pair = func(c *result.Paired) *result.Change { return c.HitTotal }
 	share("hit_device", "Prefix hit rate, device", "hit HBM", Higher, func(r *result.Result) *float64 { return r.Hits.Device })
 	share("hit_host", "Prefix hit rate, host", "hit host", Higher, func(r *result.Result) *float64 { return r.Hits.Host })
 	share("hit_storage", "Prefix hit rate, storage", "hit stor", Higher, func(r *result.Result) *float64 { return r.Hits.Storage })
@@ -184,6 +196,32 @@ func intervalOf(r *result.Result, get func(*result.Intervals) *result.PercentInt
 		return i.P95
 	}
 	return i.P99
+}
+
+func changeOf(c *result.Paired, get func(*result.Paired) *result.PercentChanges, p string) *result.Change {
+	if get == nil {
+		return nil
+	}
+	i := get(c)
+	switch p {
+	case "p50":
+		return i.P50
+	case "p75":
+		return i.P75
+	case "p90":
+		return i.P90
+	case "p95":
+		return i.P95
+	}
+	return i.P99
+}
+
+// inverse is the change of a rate whose time changed by c.
+func inverse(c *result.Change) *result.Change {
+	if c == nil || c.Value <= 0 || c.Interval[0] <= 0 {
+		return nil
+	}
+	return &result.Change{Value: 1 / c.Value, Interval: *reciprocal(&c.Interval)}
 }
 
 func reciprocal(i *result.Interval) *result.Interval {

@@ -15,8 +15,8 @@ import (
 // For a number with a unit, Change is B/A and its interval comes from logarithms; for a share it
 // is B-A. The interval is at 95 % and is made from the best that is there: pairs of repeats with
 // equal seeds (Student's t over the differences), else independent repeats (Welch), else, of
-// single runs, their intervals from within. How says which; the last knows nothing of what
-// differs between two runs.
+// single runs, their records trace by trace (result.Pair), else their intervals from within.
+// How says which; the last two know nothing of what differs between two runs.
 type Delta struct {
 	Conc    int      `json:"conc"`
 	Series  string   `json:"series"`
@@ -38,6 +38,7 @@ type How string
 const (
 	Paired    How = "paired"     // repeats with equal seeds
 	Unpaired  How = "unpaired"   // repeats
+	Traces    How = "traces"     // single runs of one schedule, trace by trace
 	WithinRun How = "within-run" // single runs
 	NoHow     How = "none"
 )
@@ -77,9 +78,12 @@ type Comparison struct {
 // reachTiers are the interactivities that frontiers are compared at, tokens/s/user.
 var reachTiers = []float64{5, 10, 20, 30, 50, 75, 100}
 
+// A Pairer compares the records of two runs; nil when it can't.
+type Pairer func(a, b *result.Result) *result.Paired
+
 // Compare compares two sets of results on the given axes. Points are matched by series and
 // concurrency; when each side has one series, by concurrency alone.
-func Compare(a, b []*result.Result, axes []*Axis) Comparison {
+func Compare(a, b []*result.Result, axes []*Axis, pair Pairer) Comparison {
 	c := Comparison{Deltas: []Delta{}, Reach: []Reaching{}, OnlyA: []string{}, OnlyB: []string{}, Warnings: otherwise(a, b)}
 	sideA, oneA := side(a, &c.Invalid)
 	sideB, oneB := side(b, &c.Invalid)
@@ -91,8 +95,9 @@ func Compare(a, b []*result.Result, axes []*Axis) Comparison {
 			c.OnlyA = append(c.OnlyA, k.String())
 			continue
 		}
+		paired := pairSingle(sideA[k], sideB[k], pair)
 		for _, axis := range axes {
-			if d, ok := delta(sideA[k], sideB[k], axis); ok {
+			if d, ok := delta(sideA[k], sideB[k], axis, paired); ok {
 				d.Conc, d.Series = k.conc, k.series
 				c.Deltas = append(c.Deltas, d)
 			}
@@ -109,7 +114,7 @@ func Compare(a, b []*result.Result, axes []*Axis) Comparison {
 
 // CompareRuns compares two sets of runs as they are, each set as the repeats of one thing,
 // whatever their series and concurrency.
-func CompareRuns(a, b []*result.Result, axes []*Axis) Comparison {
+func CompareRuns(a, b []*result.Result, axes []*Axis, pair Pairer) Comparison {
 	c := Comparison{Deltas: []Delta{}, Reach: []Reaching{}, OnlyA: []string{}, OnlyB: []string{}, Warnings: otherwise(a, b)}
 	keep := func(rs []*result.Result) []*result.Result {
 		var out []*result.Result
@@ -126,8 +131,9 @@ func CompareRuns(a, b []*result.Result, axes []*Axis) Comparison {
 	if len(a) == 0 || len(b) == 0 {
 		return c
 	}
+	paired := pairSingle(a, b, pair)
 	for _, axis := range axes {
-		if d, ok := delta(a, b, axis); ok {
+		if d, ok := delta(a, b, axis, paired); ok {
 			d.Conc = a[0].Point.Conc
 			c.Deltas = append(c.Deltas, d)
 		}
@@ -226,8 +232,16 @@ func anonymous(m map[point][]*result.Result) map[point][]*result.Result {
 	return out
 }
 
+// pairSingle pairs two single runs.
+func pairSingle(a, b []*result.Result, pair Pairer) *result.Paired {
+	if pair == nil || len(a) != 1 || len(b) != 1 {
+		return nil
+	}
+	return pair(a[0], b[0])
+}
+
 // delta compares two sets of runs of one point.
-func delta(a, b []*result.Result, axis *Axis) (Delta, bool) {
+func delta(a, b []*result.Result, axis *Axis, traces *result.Paired) (Delta, bool) {
 	ea, _, okA := estimate(a, axis)
 	eb, _, okB := estimate(b, axis)
 	if !okA || !okB {
@@ -240,6 +254,13 @@ func delta(a, b []*result.Result, axis *Axis) (Delta, bool) {
 			return Delta{}, false
 		}
 		scale = math.Log
+	}
+	if traces != nil && axis.pair != nil {
+		if c := axis.pair(traces); c != nil {
+			d.How, d.Change, d.Low, d.High = Traces, c.Value, &c.Interval[0], &c.Interval[1]
+			d.Verdict = verdictOf(scale(c.Value), scale(c.Interval[0]), scale(c.Interval[1]), axis)
+			return d, true
+		}
 	}
 	mid, half, se, how := difference(a, b, axis, scale, ea, eb)
 	d.How = how
@@ -259,17 +280,21 @@ func delta(a, b []*result.Result, axis *Axis) (Delta, bool) {
 		detect := back(2.8*se) - back(0)
 		d.Detect = &detect
 	}
-	switch {
-	case mid == 0 && half == 0:
-		d.Verdict = Identical
-	case mid-half <= 0 && mid+half >= 0:
-		d.Verdict = Same
-	case (mid > 0) == (axis.Better == Higher):
-		d.Verdict = Better
-	default:
-		d.Verdict = Worse
-	}
+	d.Verdict = verdictOf(mid, mid-half, mid+half, axis)
 	return d, true
+}
+
+// verdictOf judges a difference with its interval, 0 being none.
+func verdictOf(mid, low, high float64, axis *Axis) Verdict {
+	switch {
+	case mid == 0 && low == 0 && high == 0:
+		return Identical
+	case low <= 0 && high >= 0:
+		return Same
+	case (mid > 0) == (axis.Better == Higher):
+		return Better
+	}
+	return Worse
 }
 
 // difference is B-A on the scale, with half the width of its 95 % interval and its standard error.

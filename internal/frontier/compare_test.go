@@ -33,7 +33,7 @@ func tputAxis(t testing.TB) []*Axis {
 
 func one(t testing.TB, a, b []*result.Result) Delta {
 	t.Helper()
-	c := Compare(a, b, tputAxis(t))
+	c := Compare(a, b, tputAxis(t), nil)
 	if len(c.Deltas) != 1 {
 		t.Fatalf("%d deltas", len(c.Deltas))
 	}
@@ -74,7 +74,7 @@ func TestCompareMatches(t *testing.T) {
 	a, b := story()[:4], story()[4:7]
 	b[0].Valid = false
 	b[1].Corpus.Fingerprint = "other"
-	c := Compare(a, b, tputAxis(t))
+	c := Compare(a, b, tputAxis(t), nil)
 	if c.Invalid != 1 || len(c.OnlyA) != 2 || len(c.OnlyB) != 0 || len(c.Deltas) != 2 {
 		t.Errorf("%+v", c)
 	}

@@ -3,7 +3,6 @@ package result
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/weirbench/weir/internal/record"
@@ -112,7 +111,7 @@ func (c *clusters) intervals(r *Result, w record.Window) {
 	iv.Level = intervalLevel
 	iv.Clusters = len(c.ids)
 	if iv.Clusters >= minClusters {
-		weights := c.draw()
+		weights := draws(len(c.ids))
 		for _, m := range []struct {
 			from []sample
 			of   *Dist
@@ -129,21 +128,6 @@ func (c *clusters) intervals(r *Result, w record.Window) {
 		iv.Batches = batches
 		iv.Total = c.totalInterval(float64(w.EndNs-w.StartNs) / ns)
 	}
-}
-
-// draw makes the resamples: how often each trace is in each. The seed is fixed, so the same
-// bundle gives the same intervals.
-func (c *clusters) draw() [][]int {
-	rng := rand.New(rand.NewPCG(0x77656972, 1))
-	n := len(c.ids)
-	out := make([][]int, resamples)
-	for i := range out {
-		out[i] = make([]int, n)
-		for range n {
-			out[i][rng.IntN(n)]++
-		}
-	}
-	return out
 }
 
 // percentIntervals gives the interval of every percentile that is shown.

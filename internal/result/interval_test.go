@@ -61,7 +61,7 @@ func TestIntervalCovers(t *testing.T) {
 		}
 		d := dist(values, ns)
 		var to PercentIntervals
-		percentIntervals(c.ttft, c.draw(), &d, &to)
+		percentIntervals(c.ttft, draws(len(c.ids)), &d, &to)
 		if to.P50[0] <= 100 && 100 <= to.P50[1] {
 			covered++
 		}
@@ -107,5 +107,45 @@ func TestIntervalsOfRun(t *testing.T) {
 	}
 	if few := derived(t, m, qs...).Intervals; few.TTFT.P90 != nil || few.Total == nil {
 		t.Errorf("%d traces: %+v", few.Clusters, few)
+	}
+}
+
+// TestPairSeesMore: the same traces on both sides, B five percent slower throughout. The single
+// runs' own intervals can't tell them apart; the pair can.
+func TestPairSeesMore(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 5))
+	m := meta()
+	m.Corpus.Fingerprint = "c"
+	var sides [2][]*record.Request
+	for i := range 900 {
+		trace := i % 30
+		base := float64(100+trace*40) * (1 + 0.05*rng.NormFloat64())
+		for k := range sides {
+			slow := []float64{1, 1.05}[k] * (1 + 0.005*rng.NormFloat64())
+			q := ok(i+1, int64(i)*sec, int64(base*slow*1e6), 10*ms, 51)
+			q.Trace = fmt.Sprint("t", trace)
+			sides[k] = append(sides[k], q)
+		}
+	}
+	a, b := bundle(t, m, sides[0]...), bundle(t, m, sides[1]...)
+	p, err := Pair(a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p.TTFT.P50
+	if p.Traces != 30 || p.Coverage != 1 || c == nil || c.Value < 1.03 || c.Value > 1.07 || c.Interval[0] <= 1 || c.Interval[1] > 1.1 {
+		t.Fatalf("%+v %+v", p, c)
+	}
+	ra, _ := Derive(a)
+	rb, _ := Derive(b)
+	if x, y := ra.Intervals.TTFT.P50, rb.Intervals.TTFT.P50; x[1] < y[0] {
+		t.Errorf("the single intervals %v and %v are apart: the test shows nothing", *x, *y)
+	}
+	if self, err := Pair(a, a); err != nil || self.TTFT.P90.Value != 1 || self.TTFT.P90.Interval != (Interval{1, 1}) || self.Total.Value != 1 || self.HitTotal.Value != 0 {
+		t.Errorf("with itself: %+v %v", self, err)
+	}
+	m.Seed++
+	if _, err := Pair(a, bundle(t, m, sides[0]...)); err == nil {
+		t.Error("runs with other seeds were paired")
 	}
 }

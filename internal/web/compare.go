@@ -33,22 +33,31 @@ var compareAxes = []string{"total_per_gpu", "output_per_gpu", "fresh_per_gpu", "
 	"itl_p90", "hit_total", "hit_device", "hit_host", "ceiling", "jobs_per_hour_per_gpu", "error_rate"}
 
 // sides reads the runs that a and b name.
-func (h *Handler) sides(r *http.Request) (out [2][]*result.Result, names [2][]string, err error) {
+func (h *Handler) sides(r *http.Request) (out [2][]*result.Result, names [2][]string, pair frontier.Pairer, err error) {
+	bundles := map[string]string{}
+	pair = func(a, b *result.Result) *result.Paired {
+		p, err := result.PairDirs(bundles[a.ID], bundles[b.ID])
+		if err != nil { // then the runs are compared by what their results say
+			return nil
+		}
+		return p
+	}
 	for i, name := range []string{"a", "b"} {
 		for _, id := range r.URL.Query()[name] {
 			e, err := h.store.Get(r.Context(), id)
 			if err != nil {
-				return out, names, err
+				return out, names, nil, err
 			}
+			bundles[e.Result.ID] = e.Bundle
 			s := frontier.SeriesOf(e.Result)
 			out[i] = append(out[i], e.Result)
 			names[i] = append(names[i], fmt.Sprintf("%s on %s, %d agents", frontier.ModelName(&e.Result.Point), s.Name(), e.Result.Point.Conc))
 		}
 		if len(out[i]) == 0 {
-			return out, names, fmt.Errorf("a comparison needs runs on both sides: /compare?a=ID&b=ID")
+			return out, names, nil, fmt.Errorf("a comparison needs runs on both sides: /compare?a=ID&b=ID")
 		}
 	}
-	return out, names, nil
+	return out, names, pair, nil
 }
 
 func axesByName(names []string) []*frontier.Axis {
@@ -62,13 +71,13 @@ func axesByName(names []string) []*frontier.Axis {
 }
 
 func (h *Handler) compare(w http.ResponseWriter, r *http.Request) {
-	sides, names, err := h.sides(r)
+	sides, names, pair, err := h.sides(r)
 	if err != nil {
 		h.fail(w, http.StatusBadRequest, err)
 		return
 	}
 	axes := axesByName(compareAxes)
-	c := frontier.CompareRuns(sides[0], sides[1], axes)
+	c := frontier.CompareRuns(sides[0], sides[1], axes, pair)
 	p := comparePage{shell: newShell("Weir: comparison"), A: names[0], B: names[1], Warnings: c.Warnings, Invalid: c.Invalid}
 	for _, d := range c.Deltas {
 		a, err := frontier.ByName(d.Axis)
@@ -102,10 +111,10 @@ func changeText(d *frontier.Delta, v float64) string {
 }
 
 func (h *Handler) apiCompare(w http.ResponseWriter, r *http.Request) {
-	sides, _, err := h.sides(r)
+	sides, _, pair, err := h.sides(r)
 	if err != nil {
 		h.apiFail(w, http.StatusBadRequest, err)
 		return
 	}
-	h.json(w, http.StatusOK, frontier.CompareRuns(sides[0], sides[1], axesByName(compareAxes)))
+	h.json(w, http.StatusOK, frontier.CompareRuns(sides[0], sides[1], axesByName(compareAxes), pair))
 }
