@@ -41,6 +41,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 	root.AddCommand(
 		newDemoCmd(app),
 		newSweepCmd(app),
+		newRenderCmd(app),
 		newReplayCmd(app),
 		newLoadCmd(app),
 		newCorpusCmd(app),

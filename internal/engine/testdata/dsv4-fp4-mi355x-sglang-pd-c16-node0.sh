@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# node 0 of 2, recipe dsv4-mi355x-sglang-pd, engine sglang
+# image lmsysorg/sglang-rocm:v0.5.17-rocm720-mi35x-20260817
+set -euo pipefail
+: "${WEIR_NODE_0:?address of node 0}"
+: "${WEIR_NODE_1:?address of node 1}"
+
+# prefill-0, 8 GPUs
+env \
+  SGLANG_HEALTH_CHECK_TIMEOUT=600 \
+  SGLANG_USE_AITER=1 \
+  SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT=3600 \
+  SGLANG_DISAGGREGATION_WAITING_TIMEOUT=3600 \
+  SGLANG_MORI_QP_PER_TRANSFER=4 \
+  SGLANG_MORI_NUM_WORKERS=4 \
+  MORI_SHMEM_MODE=ISOLATION \
+  MORI_RDMA_TC=104 \
+  MORI_IO_QP_MAX_SEND_WR=32768 \
+  MORI_IO_SQ_BACKOFF_TIMEOUT_US=500000 \
+  python3 \
+    -m sglang.launch_server \
+    --model-path deepseek-ai/DeepSeek-V4-Pro \
+    --served-model-name deepseek-ai/DeepSeek-V4-Pro \
+    --host 0.0.0.0 \
+    --port 8000 \
+    --tp-size 8 \
+    --disaggregation-mode prefill \
+    --disaggregation-transfer-backend mori \
+    --disaggregation-bootstrap-port 8998 \
+    --mem-fraction-static 0.85 \
+    --page-size 256 \
+    --enable-hierarchical-cache \
+    --hicache-ratio 3 \
+    --hicache-write-policy write_through \
+    --speculative-algorithm EAGLE \
+    --speculative-num-steps 3 \
+    --speculative-eagle-topk 1 \
+    --speculative-num-draft-tokens 4 \
+    --trust-remote-code \
+    --disaggregation-ib-device rdma0,rdma1,rdma2,rdma3,rdma4,rdma5,rdma6,rdma7 \
+    --attention-backend dsv4 \
+    --watchdog-timeout 3600 \
+    --max-running-requests 64 \
+    --hicache-io-backend direct \
+    --hicache-mem-layout page_first \
+    --enable-metrics \
+    --enable-cache-report \
+    >prefill-0.log 2>&1 &
+until curl -fsS -o /dev/null "http://$WEIR_NODE_0:8000/health"; do sleep 2; done
+
+# router, once stage 0 serves
+env \
+  SGLANG_HEALTH_CHECK_TIMEOUT=600 \
+  SGLANG_USE_AITER=1 \
+  SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT=3600 \
+  SGLANG_DISAGGREGATION_WAITING_TIMEOUT=3600 \
+  SGLANG_MORI_QP_PER_TRANSFER=4 \
+  SGLANG_MORI_NUM_WORKERS=4 \
+  MORI_SHMEM_MODE=ISOLATION \
+  MORI_RDMA_TC=104 \
+  MORI_IO_QP_MAX_SEND_WR=32768 \
+  MORI_IO_SQ_BACKOFF_TIMEOUT_US=500000 \
+  python3 \
+    -m sglang_router.launch_router \
+    --host 0.0.0.0 \
+    --port 30000 \
+    --prometheus-port 29000 \
+    --pd-disaggregation \
+    --policy consistent_hashing \
+    --request-timeout-secs 14400 \
+    --disable-circuit-breaker \
+    --health-failure-threshold 100 \
+    --health-check-timeout-secs 600 \
+    --health-check-interval-secs 30 \
+    --cache-threshold 0.3 \
+    --balance-abs-threshold 2 \
+    --balance-rel-threshold 1.1 \
+    --prefill "http://$WEIR_NODE_0:8000" 8998 \
+    --decode "http://$WEIR_NODE_1:8000" \
+    >router.log 2>&1 &
+until curl -fsS -o /dev/null "http://$WEIR_NODE_0:30000/readiness"; do sleep 2; done
+
+wait
