@@ -164,8 +164,9 @@ func axes() []*Axis {
 	share("hit_host", "Prefix hit rate, host", "hit host", Higher, func(r *result.Result) *float64 { return r.Hits.Host })
 	share("hit_storage", "Prefix hit rate, storage", "hit stor", Higher, func(r *result.Result) *float64 { return r.Hits.Storage })
 	share("ceiling", "Infinite-cache ceiling", "ceiling", Higher, func(r *result.Result) *float64 { return r.Hits.Ceiling })
-	share("kv_device", "Device KV pool in use, mean", "KV HBM", Lower, func(r *result.Result) *float64 { return r.Server.DeviceKVMean })
-	share("kv_host", "Host KV pool in use, mean", "KV host", Lower, func(r *result.Result) *float64 { return r.Server.HostKVMean })
+	share("kv_device", "Device KV pool held by requests, mean", "KV held", Lower, func(r *result.Result) *float64 { return r.Server.DeviceKVMean })
+	share("kv_filled", "Device KV pool filled, mean", "KV filled", Lower, func(r *result.Result) *float64 { return r.Server.DeviceFilledMean })
+	share("kv_host", "Host KV pool filled, mean", "KV host", Lower, func(r *result.Result) *float64 { return r.Server.HostKVMean })
 	share("error_rate", "Failed requests", "errors", Lower, func(r *result.Result) *float64 { return r.Requests.ErrorRate })
 	return all
 }

@@ -195,13 +195,16 @@ type Jobs struct {
 // Server is what the server's own metrics said within the window: means over time and maxima.
 type Server struct {
 	Samples      int64    `json:"samples"`
-	DeviceKVMean *float64 `json:"device_kv_mean"` // share of the pool in use
+	DeviceKVMean *float64 `json:"device_kv_mean"` // share of the pool that requests hold
 	DeviceKVMax  *float64 `json:"device_kv_max"`
-	HostKVMean   *float64 `json:"host_kv_mean"`
-	HostKVMax    *float64 `json:"host_kv_max"`
-	RunningMean  *float64 `json:"running_mean"` // requests
-	QueuedMean   *float64 `json:"queued_mean"`
-	QueuedMax    *float64 `json:"queued_max"`
+	// DeviceFilled is the share that holds anything, cached prefixes that nobody holds included.
+	DeviceFilledMean *float64 `json:"device_filled_mean"`
+	DeviceFilledMax  *float64 `json:"device_filled_max"`
+	HostKVMean       *float64 `json:"host_kv_mean"`
+	HostKVMax        *float64 `json:"host_kv_max"`
+	RunningMean      *float64 `json:"running_mean"` // requests
+	QueuedMean       *float64 `json:"queued_mean"`
+	QueuedMax        *float64 `json:"queued_max"`
 }
 
 // Client is the load generator's own error; nil where it was not measured. On a virtual clock

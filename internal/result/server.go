@@ -15,6 +15,7 @@ type gauges struct {
 	samples int64
 	open    bool // the window has no fixed end
 	device  meter
+	filled  meter
 	host    meter
 	running meter
 	queued  meter
@@ -22,7 +23,7 @@ type gauges struct {
 }
 
 // reading is the latest of one endpoint.
-type reading struct{ device, host, running, queued float64 }
+type reading struct{ device, filled, host, running, queued float64 }
 
 func newGauges(w record.Window) *gauges {
 	return &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*reading{}}
@@ -81,14 +82,16 @@ func (g *gauges) add(s *record.Sample) {
 	g.sources[s.Source] = read(s)
 	// Endpoints are added up for counts and averaged for shares.
 	nan := math.NaN()
-	var dev, host, run, queue acc
+	var dev, fill, host, run, queue acc
 	for _, r := range g.sources {
 		dev.add(r.device)
+		fill.add(r.filled)
 		host.add(r.host)
 		run.add(r.running)
 		queue.add(r.queued)
 	}
 	g.device.set(s.At, dev.mean(nan), g.window, g.open)
+	g.filled.set(s.At, fill.mean(nan), g.window, g.open)
 	g.host.set(s.At, host.mean(nan), g.window, g.open)
 	g.running.set(s.At, run.sum(nan), g.window, g.open)
 	g.queued.set(s.At, queue.sum(nan), g.window, g.open)
@@ -96,13 +99,14 @@ func (g *gauges) add(s *record.Sample) {
 
 func (g *gauges) server() Server {
 	if !g.open {
-		for _, m := range []*meter{&g.device, &g.host, &g.running, &g.queued} {
+		for _, m := range []*meter{&g.device, &g.filled, &g.host, &g.running, &g.queued} {
 			m.hold(g.window.EndNs, g.window, false)
 		}
 	}
 	return Server{
 		Samples:      g.samples,
 		DeviceKVMean: g.device.mean(), DeviceKVMax: g.device.peak(),
+		DeviceFilledMean: g.filled.mean(), DeviceFilledMax: g.filled.peak(),
 		HostKVMean: g.host.mean(), HostKVMax: g.host.peak(),
 		RunningMean: g.running.mean(), QueuedMean: g.queued.mean(), QueuedMax: g.queued.peak(),
 	}
@@ -139,7 +143,7 @@ func (a *acc) mean(none float64) float64 {
 // parallelism repeat the numbers of rank 0 and are left out; ranks of data parallelism have
 // their own.
 func read(s *record.Sample) *reading {
-	var dev, used, size, run, queue acc
+	var dev, held, evictable, pool, used, size, run, queue acc
 	for series, v := range s.Values {
 		name, labels, _ := strings.Cut(series, "{")
 		if repeats(labels) {
@@ -148,6 +152,12 @@ func read(s *record.Sample) *reading {
 		switch name {
 		case "sglang:token_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc":
 			dev.add(v)
+		case "sglang:kv_used_tokens":
+			held.add(v)
+		case "sglang:kv_evictable_tokens":
+			evictable.add(v)
+		case "sglang:max_total_num_tokens":
+			pool.add(v)
 		case "sglang:hicache_host_used_tokens":
 			used.add(v)
 		case "sglang:hicache_host_total_tokens":
@@ -159,7 +169,10 @@ func read(s *record.Sample) *reading {
 		}
 	}
 	nan := math.NaN()
-	r := &reading{device: dev.mean(nan), host: nan, running: run.sum(nan), queued: queue.sum(nan)}
+	r := &reading{device: dev.mean(nan), filled: nan, host: nan, running: run.sum(nan), queued: queue.sum(nan)}
+	if pool.units > 0 && held.n > 0 && evictable.n > 0 {
+		r.filled = float64(held.units+evictable.units) / float64(pool.units)
+	}
 	if size.n > 0 && size.units > 0 && used.n > 0 {
 		r.host = float64(used.units) / float64(size.units)
 	}
@@ -176,10 +189,10 @@ func repeats(labels string) bool {
 }
 
 // Gauges are what one scrape says about pools and queues; nil is what it does not say.
-type Gauges struct{ DeviceKV, HostKV, Running, Queued *float64 }
+type Gauges struct{ DeviceKV, DeviceFilled, HostKV, Running, Queued *float64 }
 
 // ReadGauges reads one scrape, for a picture of the run's course.
 func ReadGauges(s *record.Sample) Gauges {
 	r := read(s)
-	return Gauges{defined(r.device), defined(r.host), defined(r.running), defined(r.queued)}
+	return Gauges{defined(r.device), defined(r.filled), defined(r.host), defined(r.running), defined(r.queued)}
 }

@@ -64,7 +64,12 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	var writeErr error
 	ended := 0
 	meter := j.meter()
-	err = replay.RunVirtual(ctx, s, eng, func(r *record.Request) {
+	target := &sampled{Engine: eng, write: func(smp *record.Sample) {
+		if writeErr == nil {
+			writeErr = w.WriteSample(smp)
+		}
+	}}
+	err = replay.RunVirtual(ctx, s, target, func(r *record.Request) {
 		meter.Add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)

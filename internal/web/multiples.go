@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/weirbench/weir/internal/chart"
 	"github.com/weirbench/weir/internal/frontier"
@@ -38,12 +39,20 @@ func (v *groupView) multiples(curves []frontier.Curve, l *look, names []string, 
 	}
 	v.tierLegend(curves, len(all) > 0)
 	zero, one := 0.0, 1.0
+	kv := "kv_device"
+	for i := range curves {
+		for _, r := range allRuns(&curves[i]) {
+			if r.Server.DeviceFilledMean != nil {
+				kv = "kv_filled"
+			}
+		}
+	}
 	for _, m := range []struct {
 		id, axis string
 		log      bool
 		share    bool
 	}{
-		{"kv", "kv_device", false, true}, {"kvhost", "kv_host", false, true}, {"ttft", "ttft_p90", true, false}, {"tput", o.y.Name, false, false},
+		{"kv", kv, false, true}, {"kvhost", "kv_host", false, true}, {"ttft", "ttft_p90", true, false}, {"tput", o.y.Name, false, false},
 	} {
 		a, err := frontier.ByName(m.axis)
 		if err != nil {
@@ -134,6 +143,9 @@ func lineOf(c *frontier.Curve, a *frontier.Axis, enc chart.Encoding, name string
 		conc := float64(r.Point.Conc)
 		val, why, ok := a.Value(r)
 		tip := []string{fmt.Sprintf("%d agents, %s", r.Point.Conc, c.Series.Name())}
+		if !ok && !strings.HasPrefix(why, "withheld") {
+			continue // there is no such pool, or the server does not speak of it
+		}
 		if !ok {
 			s.Missing = append(s.Missing, chart.Missing{X: conc, ID: r.ID, Note: "", Tip: append(tip, a.Label+" "+why)})
 			continue

@@ -116,7 +116,8 @@ func (t *course) pools(samples []*record.Sample) string {
 	p := chart.Plot{ID: "pools", Title: "KV pools in use", Desc: "Share of the device and host KV pool in use over time", Width: 640, Height: 230, Small: true, NameSeries: true,
 		X: t.x(), Y: chart.Axis{Label: "share of the pool", Percent: true, Min: &zero, Max: &one}, Rules: t.rules()}
 	p.Series = []chart.Series{
-		t.gauge("HBM", chart.Encoding{Hue: 0}, samples, func(g result.Gauges) *float64 { return g.DeviceKV }),
+		t.gauge("HBM, held by requests", chart.Encoding{Hue: 0}, samples, func(g result.Gauges) *float64 { return g.DeviceKV }),
+		t.gauge("HBM, filled", chart.Encoding{Hue: 2, Dash: chart.Short}, samples, func(g result.Gauges) *float64 { return g.DeviceFilled }),
 		t.gauge("host DRAM", chart.Encoding{Hue: 4, Dash: chart.Long}, samples, func(g result.Gauges) *float64 { return g.HostKV }),
 	}
 	return some(&p)

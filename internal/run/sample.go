@@ -1,0 +1,64 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/sim"
+)
+
+// sampleEvery is the time between two samples of the simulated engine's gauges, nanoseconds.
+const sampleEvery = 5e9
+
+// sampled is the simulated engine with its gauges written down at fixed instants of virtual
+// time, under SGLang's names, as a scrape of a real engine would.
+type sampled struct {
+	*sim.Engine
+	next  int64 // instant of the next sample
+	write func(*record.Sample)
+}
+
+// Send implements replay.Target. What was due before the request comes without it.
+func (s *sampled) Send(q replay.Request) {
+	s.until(q.Queued - 1)
+	s.Engine.Send(q)
+}
+
+// Advance implements replay.VirtualTarget.
+func (s *sampled) Advance(t int64) {
+	s.until(t - 1)
+	s.Engine.Advance(t)
+}
+
+// until writes the samples that are due up to t. Nothing happens in the engine between two of
+// its events, so its state now is its state then.
+func (s *sampled) until(t int64) {
+	for s.next <= t {
+		s.write(gauges(s.next, s.Core().Stats()))
+		s.next += sampleEvery
+	}
+}
+
+func gauges(at int64, ranks []sim.Stats) *record.Sample {
+	v := map[string]float64{}
+	for i, r := range ranks {
+		label := ""
+		if len(ranks) > 1 {
+			label = fmt.Sprintf(`{dp_rank="%d"}`, i)
+		}
+		v["sglang:num_running_reqs"+label] = float64(r.Running)
+		v["sglang:num_queue_reqs"+label] = float64(r.Waiting)
+		v["sglang:kv_used_tokens"+label] = float64(r.DeviceUsed)
+		v["sglang:kv_evictable_tokens"+label] = float64(r.DeviceEvictable)
+		v["sglang:max_total_num_tokens"+label] = float64(r.DeviceTokens)
+		if r.DeviceTokens > 0 {
+			v["sglang:token_usage"+label] = float64(r.DeviceUsed) / float64(r.DeviceTokens)
+		}
+		if r.HostTokens > 0 {
+			v["sglang:hicache_host_used_tokens"+label] = float64(r.HostUsed)
+			v["sglang:hicache_host_total_tokens"+label] = float64(r.HostTokens)
+		}
+	}
+	return &record.Sample{At: at, Source: "sim", Values: v}
+}
