@@ -235,15 +235,9 @@ func toNs(s float64) int64 { return int64(math.Round(s*1000)) * 1_000_000 }
 
 func (g *generator) think() int64 { return toNs(draw(g.r, mThink, g.sThink)) }
 
-// step is what a turn adds: the answer before it and what a tool or a person said.
-func (g *generator) step(k []knot, lastOut int64) int64 {
-	up := int64(draw(g.r, k, g.sGrowth))
-	if up < lastOut+16 {
-		// The rest of an answer that was longer, such as hidden reasoning, is not kept.
-		up = max(up, min(lastOut, up*2)) + 16
-	}
-	return up
-}
+// step is what a turn adds: of the answer before it what is kept, and what a tool or a person
+// said.
+func (g *generator) step(k []knot) int64 { return max(int64(draw(g.r, k, g.sGrowth)), 1) }
 
 func (g *generator) trace() *recording {
 	rec := &recording{
@@ -295,7 +289,7 @@ func (g *generator) trace() *recording {
 			t = end + 200e6
 			think = t - q.end()
 		}
-		up := g.step(mGrowth, q.out)
+		up := g.step(mGrowth)
 		u := g.r.Float64()
 		switch in := c.in + up; {
 		case think > seamMaxGapNs && g.r.Float64() < resumes:
@@ -348,7 +342,7 @@ func (g *generator) spawn(rec *recording, outer *int, t int64) int64 {
 			a.requests = append(a.requests, q)
 			think = min(g.think(), toNs(20))
 			at = q.end() + think
-			c = g.grow(c.blocks, len(c.blocks), c.in+g.step(mAgentUp, q.out))
+			c = g.grow(c.blocks, len(c.blocks), c.in+g.step(mAgentUp))
 		}
 		last := a.requests[len(a.requests)-1]
 		a.duration = last.end() - a.t

@@ -111,11 +111,13 @@ func list(path string) ([]string, error) {
 		return []string{path}, nil
 	}
 	var files []string
-	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+	// The separator makes a link to a directory be followed.
+	root := path + string(filepath.Separator)
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case p != path && strings.HasPrefix(d.Name(), "."):
+		case p != root && strings.HasPrefix(d.Name(), "."):
 			if d.IsDir() {
 				return filepath.SkipDir
 			}

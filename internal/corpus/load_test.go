@@ -127,6 +127,13 @@ func TestDirectory(t *testing.T) {
 	if len(c.Traces) != 2 || c.Traces[0].ID != "tr0" || c.Traces[1].ID != "tr1" {
 		t.Errorf("traces are not in order of their files")
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if d, err := Load(link, LoadOptions{}); err != nil || d.Fingerprint != c.Fingerprint {
+		t.Errorf("through a link: %v", err)
+	}
 	write(t, dir, "c.json", worked)
 	write(t, dir, "d.json", "{")
 	if _, err := Load(dir, LoadOptions{}); err == nil || !strings.Contains(err.Error(), `trace "tr1" is also in `) {
