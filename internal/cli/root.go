@@ -47,6 +47,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newCorpusCmd(app),
 		newPromptCmd(app),
 		newDeriveCmd(app),
+		newAggregateCmd(app),
 		newReportCmd(app),
 		newChartCmd(app),
 		newResultsCmd(app),
