@@ -286,12 +286,6 @@ func (x *exchange) finish(at int64, cut error, declared bool) {
 	}
 	x.ans.settle(record.Unknown, false)
 	x.sealDoubt()
-	if x.ans.keep && x.ans.failure == nil {
-		x.t.countMu.Lock()
-		n := x.t.cfg.Count(x.ans.text, x.ans.thoughts)
-		x.t.countMu.Unlock()
-		x.rec.LocalOutput = &n
-	}
 }
 
 // sealDoubt puts what is known of the instants' errors into the record and the run's sums.

@@ -131,7 +131,7 @@ type Config struct {
 	OverflowTexts []string
 
 	// Count, when set, counts the tokens of what a request said, to check the server's usage:
-	// for every CountEvery-th request (by Seq), never two at the same time.
+	// for every CountEvery-th request (by Seq), one after the other, off the readers' path.
 	Count      func(content, reasoning []byte) int64
 	CountEvery uint64
 
@@ -174,7 +174,6 @@ type Target struct {
 	closed  bool
 	stopped chan struct{} // the last request ended after Close
 	gone    chan struct{} // everything ended
-	countMu sync.Mutex
 }
 
 // New checks a configuration, raises the file limit and returns a target. It refuses a
@@ -274,7 +273,13 @@ func (t *Target) Start(sink func(*record.Request)) {
 	t.lastToken.Store(record.Never)
 	t.health.begin(t.gone)
 	t.ended.init()
-	go t.ended.run(sink)
+	go t.ended.run(func(e ending) {
+		if e.count {
+			n := t.cfg.Count(e.content, e.reasoning)
+			e.rec.LocalOutput = &n
+		}
+		sink(e.rec)
+	})
 }
 
 // OnFirstToken makes the target tell when the first token of a request arrived.
@@ -373,7 +378,11 @@ func (t *Target) finished(x *exchange) {
 	delete(t.flying, x)
 	last := t.closed && len(t.flying) == 0
 	t.mu.Unlock()
-	t.ended.put(x.rec)
+	e := ending{rec: x.rec}
+	if x.ans.keep && x.rec.Failure == nil {
+		e.count, e.content, e.reasoning = true, x.ans.text, x.ans.thoughts
+	}
+	t.ended.put(e)
 	if last {
 		close(t.stopped)
 	}
@@ -442,12 +451,19 @@ func (t *Target) choose(q *replay.Request) *host {
 	return t.hosts[k%n]
 }
 
+// An ending is an outcome on its way to the sink, with its text when that is to be counted.
+type ending struct {
+	rec                *record.Request
+	count              bool
+	content, reasoning []byte
+}
+
 // outbox delivers outcomes one after the other, in the order in which they ended, so that a
 // slow sink never holds up a reader.
 type outbox struct {
 	mu    sync.Mutex
 	more  sync.Cond
-	queue []*record.Request
+	queue []ending
 	over  bool
 	gone  chan struct{}
 }
@@ -457,16 +473,16 @@ func (o *outbox) init() {
 	o.gone = make(chan struct{})
 }
 
-func (o *outbox) put(r *record.Request) {
+func (o *outbox) put(e ending) {
 	o.mu.Lock()
-	o.queue = append(o.queue, r)
+	o.queue = append(o.queue, e)
 	o.mu.Unlock()
 	o.more.Signal()
 }
 
-func (o *outbox) run(sink func(*record.Request)) {
+func (o *outbox) run(deliver func(ending)) {
 	defer close(o.gone)
-	var batch []*record.Request
+	var batch []ending
 	for {
 		o.mu.Lock()
 		for len(o.queue) == 0 && !o.over {
@@ -477,10 +493,10 @@ func (o *outbox) run(sink func(*record.Request)) {
 		if len(batch) == 0 {
 			return
 		}
-		for i, r := range batch {
-			sink(r)
-			batch[i] = nil
+		for _, e := range batch {
+			deliver(e)
 		}
+		clear(batch)
 	}
 }
 

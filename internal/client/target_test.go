@@ -373,6 +373,27 @@ func TestGoodEndings(t *testing.T) {
 	}
 }
 
+// TestEarlyAnswer has a server that refuses a large request without reading it.
+func TestEarlyAnswer(t *testing.T) {
+	for way, blocking := range ways {
+		url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
+			io.ReadFull(r, make([]byte, 1000))
+			io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 7\r\n\r\ntoo big")
+			if n == 1 { // does not even close
+				time.Sleep(3 * time.Second)
+			}
+		})
+		big := BodiesFunc(func(*replay.Request) (Body, error) { return text(bytes.Repeat([]byte("x"), 32<<20)), nil })
+		r := newRig(t, Config{URLs: []string{url}, Bodies: big, blocking: blocking})
+		for seq := range uint64(3) {
+			rec := r.do(t, request(seq+1))
+			if rec.Failure == nil || rec.Failure.Class != record.FailStatus || rec.Failure.Status != 413 {
+				t.Errorf("%s: %+v", way, rec.Failure)
+			}
+		}
+	}
+}
+
 func eachWay(t *testing.T, name string, f func(t *testing.T, blocking bool)) {
 	for way, blocking := range ways {
 		t.Run(strings.ReplaceAll(name, " ", "-")+"/"+way, func(t *testing.T) {
