@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
@@ -32,15 +31,15 @@ var loadModes = []struct {
 
 type loadFlags struct {
 	corpusFlags
-	urls, headers, sessions                           []string
-	model, corpus, mode, endpoint, out, key, tok, ext string
-	load                                              replay.Load
-	lengths                                           replay.Lengths
-	duration, grace, ramp, timeout                    time.Duration
-	tokens                                            int64
-	gpus                                              int
-	expect, fromS, toS                                float64
-	noProbe, legacy                                   bool
+	client                             clientFlags
+	model, corpus, mode, out, tok, ext string
+	load                               replay.Load
+	lengths                            replay.Lengths
+	duration, grace, ramp              time.Duration
+	tokens                             int64
+	gpus                               int
+	expect, fromS, toS                 float64
+	noProbe, legacy                    bool
 }
 
 func newLoadCmd(app *App) *cobra.Command {
@@ -68,7 +67,7 @@ Modes:
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), app) },
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&f.urls, "url", nil, "base URL of the server; may be repeated")
+	f.client.add(fl)
 	fl.StringVar(&f.model, "model", "", "name of the served model")
 	fl.StringVar(&f.mode, "mode", "closed", "how requests are spread over time; see above")
 	fl.StringVar(&f.corpus, "corpus", "", "directory or file of traces whose root streams are sent, in place of made-up prompts")
@@ -97,15 +96,10 @@ Modes:
 	fl.DurationVar(&f.grace, "grace", 30*time.Second, "for what is in flight after --duration")
 	fl.Float64Var(&f.load.FailedThreshold, "failed-request-threshold", 0, "end when more than this share of the requests failed; 0 is off")
 	fl.Float64Var(&f.expect, "expect-hits", 0, "overflow: the share of the second pass that must be found, else the result is invalid")
-	fl.StringVar(&f.endpoint, "endpoint", "chat", "what is spoken: chat, completions, completions-ids, generate, responses, messages; completions apply no chat template")
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the bundle (default weir-runs/load-...)")
-	fl.StringVar(&f.key, "api-key", os.Getenv("WEIR_API_KEY"), "bearer key (default $WEIR_API_KEY)")
-	fl.StringSliceVarP(&f.headers, "header", "H", nil, "further header as `NAME:VALUE`; may be repeated")
-	fl.StringSliceVar(&f.sessions, "session-header", nil, "header that carries the conversation, such as X-Session-ID; may be repeated")
 	fl.StringVar(&f.tok, "tokenizer", "", "the model's tokenizer.json")
 	fl.StringVar(&f.ext, "extra", "", "JSON object whose members are added to every body")
 	fl.IntVar(&f.gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
-	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
 	fl.Uint64Var(&f.load.Seed, "seed", 42, "draws arrivals and lengths")
 	fl.BoolVar(&f.noProbe, "no-probe", false, "don't learn what the chat template adds")
 	fl.BoolVar(&f.legacy, "legacy-max-tokens", false, "send max_tokens instead of max_completion_tokens")
@@ -163,19 +157,12 @@ func isInvalid(err error) bool {
 }
 
 func (f *loadFlags) executor() (run.Executor, error) {
-	switch {
-	case len(f.urls) == 0:
-		return nil, usagef("no server: name one with --url")
-	case f.model == "":
+	cfg, err := f.client.config()
+	if err != nil {
+		return nil, usage(err)
+	}
+	if f.model == "" {
 		return nil, usagef("no model: name the served model with --model")
-	}
-	e, err := client.ParseEndpoint(f.endpoint)
-	if err != nil {
-		return nil, usage(err)
-	}
-	header, err := parseHeaders(f.headers)
-	if err != nil {
-		return nil, usage(err)
 	}
 	words := prompt.Default()
 	if f.tok != "" {
@@ -188,10 +175,7 @@ func (f *loadFlags) executor() (run.Executor, error) {
 		}
 	}
 	return &run.HTTP{
-		Client: client.Config{
-			URLs: f.urls, Endpoint: e, APIKey: f.key, Header: header, SessionHeaders: f.sessions,
-			Timeouts: client.Timeouts{First: f.timeout, Headers: f.timeout, Stream: f.timeout},
-		},
+		Client: cfg,
 		Prompt: prompt.Options{Models: []string{f.model}, IgnoreEOS: true, LegacyMaxTokens: f.legacy, Extra: []byte(f.ext)},
 		Words:  words, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,
 	}, nil

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
@@ -23,13 +21,13 @@ import (
 
 func newReplayCmd(app *App) *cobra.Command {
 	var (
-		urls, headers, sessions                         []string
-		model, corpusPath, endpoint, out, key, tok, ext string
-		conc, gpus                                      int
-		duration, stall                                 time.Duration
-		knobs                                           replayKnobs
-		seed                                            uint64
-		skipBroken, noProbe, legacy                     bool
+		cf                               clientFlags
+		model, corpusPath, out, tok, ext string
+		conc, gpus                       int
+		duration                         time.Duration
+		knobs                            replayKnobs
+		seed                             uint64
+		skipBroken, noProbe, legacy      bool
 	)
 	cmd := &cobra.Command{
 		Use:   "replay --url URL --model NAME --corpus DIR -c N --duration D",
@@ -40,9 +38,11 @@ when the result is not valid, and says why.`,
 		Example: `  weir replay --url http://127.0.0.1:8000 --model my-model --corpus traces/ -c 8 --duration 10m`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := cf.config()
+			if err != nil {
+				return usage(err)
+			}
 			switch {
-			case len(urls) == 0:
-				return usagef("no server: name one with --url")
 			case model == "":
 				return usagef("no model: name the served model with --model")
 			case corpusPath == "":
@@ -51,14 +51,6 @@ when the result is not valid, and says why.`,
 				return usagef("--concurrency is %d: at least one agent is needed", conc)
 			case duration <= 0 && knobs.o.MaxRequests == 0 && knobs.o.MaxTrees == 0:
 				return usagef("nothing ends the run: set --duration, --max-requests or --max-trees")
-			}
-			e, err := client.ParseEndpoint(endpoint)
-			if err != nil {
-				return usage(err)
-			}
-			header, err := parseHeaders(headers)
-			if err != nil {
-				return usage(err)
 			}
 			words := prompt.Default()
 			if tok != "" {
@@ -87,10 +79,7 @@ when the result is not valid, and says why.`,
 				return usage(err)
 			}
 			ex := &run.HTTP{
-				Client: client.Config{
-					URLs: urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: sessions,
-					Timeouts: client.Timeouts{First: stall, Headers: stall, Stream: stall},
-				},
+				Client: cfg,
 				Prompt: prompt.Options{Models: []string{model}, IgnoreEOS: true, LegacyMaxTokens: legacy,
 					Salt: opt.Salt, Extra: []byte(ext)},
 				Words: words, NoProbe: noProbe, ObservedGPUs: record.Unknown,
@@ -111,21 +100,16 @@ when the result is not valid, and says why.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringSliceVar(&urls, "url", nil, "base URL of the server; may be repeated")
+	cf.add(fl)
 	fl.StringVar(&model, "model", "", "name of the served model")
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
 	fl.IntVarP(&conc, "concurrency", "c", 1, "agents at once")
 	fl.DurationVar(&duration, "duration", 0, "profiling time")
-	fl.StringVar(&endpoint, "endpoint", "chat", "what is spoken: chat, completions, completions-ids, generate, responses, messages")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/replay-...)")
-	fl.StringVar(&key, "api-key", os.Getenv("WEIR_API_KEY"), "bearer key (default $WEIR_API_KEY)")
-	fl.StringSliceVarP(&headers, "header", "H", nil, "further header as `NAME:VALUE`; may be repeated")
-	fl.StringSliceVar(&sessions, "session-header", nil, "header that carries the conversation, such as X-Session-ID; may be repeated")
 	fl.StringVar(&tok, "tokenizer", "", "the model's tokenizer.json; without it the words that are one token in common tokenizers are used")
 	fl.StringVar(&ext, "extra", "", "JSON object whose members are added to every body")
 	fl.IntVar(&gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
 	knobs.add(fl)
-	fl.DurationVar(&stall, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
 	fl.Uint64Var(&seed, "seed", 42, "draws start points and salts")
 	fl.BoolVar(&skipBroken, "skip-broken", false, "leave out traces that cannot be read, and say how many")
 	fl.BoolVar(&noProbe, "no-probe", false, "don't learn what the chat template adds")
@@ -140,18 +124,6 @@ func failure(err error) error {
 		return usage(err)
 	}
 	return err
-}
-
-func parseHeaders(in []string) (http.Header, error) {
-	h := http.Header{}
-	for _, s := range in {
-		name, value, ok := strings.Cut(s, ":")
-		if !ok || strings.TrimSpace(name) == "" {
-			return nil, fmt.Errorf("--header %q: write NAME:VALUE", s)
-		}
-		h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-	}
-	return h, nil
 }
 
 // fileName makes a model's name fit for a folder.

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirbench/weir/internal/client"
+)
+
+// clientFlags say where a load goes and how it is sent.
+type clientFlags struct {
+	urls, headers, sessions         []string
+	endpoint, key, parent, protocol string
+	spread, caFile                  string
+	insecure, gzip                  bool
+	timeout, connect, total         time.Duration
+}
+
+// keyEnv is the environment variable that a key is taken from when no flag gives one.
+const keyEnv = "WEIR_API_KEY"
+
+func (f *clientFlags) add(fl *pflag.FlagSet) {
+	fl.StringSliceVar(&f.urls, "url", nil, "base URL of the server; may be repeated")
+	fl.StringVar(&f.spread, "spread", string(client.SpreadTree), "what stays with one of several URLs: tree, conversation or request")
+	fl.StringVar(&f.endpoint, "endpoint", "chat", "what is spoken: chat, completions, completions-ids, generate, responses, messages; completions apply no chat template")
+	fl.StringVar(&f.protocol, "protocol", string(client.HTTP1), "http/1.1, h2 (over TLS) or h2c (without)")
+	fl.StringVar(&f.key, "api-key", "", "bearer key (default $"+keyEnv+")")
+	fl.StringSliceVarP(&f.headers, "header", "H", nil, "further header as `NAME:VALUE`; may be repeated")
+	fl.StringSliceVar(&f.sessions, "session-header", nil, "header that carries the conversation, such as X-Session-ID; may be repeated")
+	fl.StringVar(&f.parent, "parent-header", "", "header that carries a sub-agent's parent conversation, such as X-Dynamo-Parent-Session-ID")
+	fl.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust, in place of the system's")
+	fl.BoolVar(&f.insecure, "insecure", false, "do not check the server's certificate")
+	fl.BoolVar(&f.gzip, "gzip", false, "accept compressed answers")
+	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
+	fl.DurationVar(&f.connect, "connect-timeout", 30*time.Second, "longest wait for a connection")
+	fl.DurationVar(&f.total, "request-timeout", 4*time.Hour, "longest time of a whole request")
+}
+
+// config makes the client's configuration, or says which flag is wrong.
+func (f *clientFlags) config() (client.Config, error) {
+	var c client.Config
+	if len(f.urls) == 0 {
+		return c, fmt.Errorf("no server: name one with --url")
+	}
+	if f.timeout <= 0 || f.connect <= 0 || f.total <= 0 {
+		return c, fmt.Errorf("--timeout, --connect-timeout and --request-timeout must be positive: nothing waits for ever")
+	}
+	e, err := client.ParseEndpoint(f.endpoint)
+	if err != nil {
+		return c, fmt.Errorf("--endpoint: %w", err)
+	}
+	header, err := parseHeaders(f.headers)
+	if err != nil {
+		return c, err
+	}
+	key := f.key
+	if key == "" {
+		key = os.Getenv(keyEnv)
+	}
+	c = client.Config{
+		URLs: f.urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: f.sessions, ParentHeader: f.parent,
+		Protocol: client.Protocol(f.protocol), Spread: client.Spread(f.spread), Gzip: f.gzip,
+		Timeouts: client.Timeouts{Connect: f.connect, First: f.timeout, Headers: f.timeout, Stream: f.timeout, Total: f.total},
+	}
+	c.TLS, err = f.tls()
+	return c, err
+}
+
+func (f *clientFlags) tls() (*tls.Config, error) {
+	if f.caFile == "" && !f.insecure {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: f.insecure}
+	if f.caFile != "" {
+		pem, err := os.ReadFile(f.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--ca-file %s holds no PEM certificate", f.caFile)
+		}
+	}
+	return c, nil
+}
+
+func parseHeaders(in []string) (http.Header, error) {
+	h := http.Header{}
+	for _, s := range in {
+		name, value, ok := strings.Cut(s, ":")
+		if !ok || strings.TrimSpace(name) == "" {
+			return nil, fmt.Errorf("--header %q: write NAME:VALUE", s)
+		}
+		h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
+	}
+	return h, nil
+}
