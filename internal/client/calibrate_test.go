@@ -6,12 +6,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weirbench/weir/internal/client/pace"
-	"github.com/weirbench/weir/internal/record"
 )
 
 func TestCalibrate(t *testing.T) {
@@ -117,61 +115,5 @@ func TestPaceStamps(t *testing.T) {
 		if s.Due != s.Read+int64(plan.TTFT)+int64(i)*int64(plan.Gap) || s.Sent < s.Due || s.Read != stamps[0].Read {
 			t.Errorf("frame %d: %+v", i, s)
 		}
-	}
-}
-
-// TestDoubt stalls the reader while two tokens of a stream arrive 20 ms apart. The instant of
-// the first is then wrong, and the record must say by how much.
-func TestDoubt(t *testing.T) {
-	const apart = 20 * time.Millisecond
-	begun, stalled := make(chan struct{}), make(chan struct{})
-	var sent atomic.Int64
-	clock := NewClock()
-	url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
-		if _, _, err := readRequest(r); err != nil {
-			return
-		}
-		io.WriteString(c, sseHead)
-		if n == 0 {
-			close(begun)
-			io.WriteString(c, chunk(token("stall")))
-			r.ReadByte()
-			return
-		}
-		<-stalled
-		sent.Store(clock.Now())
-		io.WriteString(c, chunk(token("a")))
-		time.Sleep(apart)
-		io.WriteString(c, chunk(token("b"))+chunk(doneEvent)+"0\r\n\r\n")
-	})
-	r := newRig(t, Config{URLs: []string{url}, Clock: clock, Timeouts: Timeouts{Headers: time.Minute}})
-	r.probe = func(lane int, _ []byte, _ int64) {
-		if lane == 7 {
-			time.Sleep(50 * time.Millisecond) // the other connection has its request by then
-			close(stalled)
-			time.Sleep(3 * apart)
-		}
-	}
-	first := request(1)
-	first.Lane = 7
-	r.Send(first)
-	<-begun
-	r.Send(request(2))
-	rec := r.wait(t)
-	if rec.Seq != 2 || rec.Failure != nil {
-		t.Fatalf("%+v", rec)
-	}
-	wrong := rec.Times.FirstToken - sent.Load()
-	if wrong < int64(apart)*9/10 {
-		t.Fatalf("the reader was not stalled: %v", time.Duration(wrong))
-	}
-	if rec.Doubt.First < int64(apart) {
-		t.Errorf("first token is %v late, doubt says at most %v", time.Duration(wrong), time.Duration(rec.Doubt.First))
-	}
-	if rec.Doubt.TTFT() == record.Unknown || rec.Doubt.Sent < 0 {
-		t.Errorf("doubt %+v", rec.Doubt)
-	}
-	if h := r.Health(); h.Shared != 1 || h.TTFT.Max < int64(apart) {
-		t.Errorf("health %+v", h)
 	}
 }

@@ -30,7 +30,8 @@ type poller struct {
 	gone  chan struct{}
 
 	askedAt int64 // what is read now had not arrived at this instant
-	blocked bool  // the poller slept until it was woken
+	blocked bool  // the poller slept until it was woken,
+	wokenAt int64 // which was then
 	recent  int64 // longest delay of the last few hundred reads, nanoseconds
 }
 
@@ -156,6 +157,7 @@ func (p *poller) run() {
 		if p.blocked = n == 0 && err == nil && len(more) == 0; p.blocked {
 			p.askedAt = before
 			n, err = unix.EpollWait(p.ep, events[:], -1)
+			p.wokenAt = p.t.clock.Now()
 		}
 		if err != nil && err != unix.EINTR {
 			n = 0
@@ -193,8 +195,8 @@ func (p *poller) run() {
 
 // arrival turns the lag that the kernel told into the instant at which the bytes came, and
 // bounds by how much it may be too late when they came in several pieces: they cannot have
-// come before epoll had nothing to tell, and when the poller slept until then they waited no
-// longer than other bytes did. A lag that cannot be, because the wall clock was set, is left
+// come before epoll had nothing to tell, and when the poller slept then they did not wait for
+// it to wake longer than other bytes did. A lag that cannot be, because the wall clock was set, is left
 // out.
 func (p *poller) arrival(now, lag int64, full bool) arrival {
 	in := arrival{at: now, loose: now - p.askedAt}
@@ -203,7 +205,7 @@ func (p *poller) arrival(now, lag int64, full bool) arrival {
 		p.recent = max(lag, p.recent-p.recent>>8)
 		in = arrival{at: now - lag, loose: max(now-lag-p.askedAt, 0), stamped: true}
 		if p.blocked {
-			in.loose = min(in.loose, p.recent)
+			in.loose = min(in.loose, now-p.wokenAt+p.recent)
 		}
 	} else {
 		p.health.unstamped.Add(1)
