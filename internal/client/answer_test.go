@@ -343,7 +343,7 @@ func testProgress(t *testing.T, blocking bool) {
 		}
 		r.ReadByte()
 	})
-	target, err := New(Config{URLs: []string{url}, Bodies: onePrompt, Timeouts: quick, blocking: blocking})
+	target, err := New(Config{URLs: []string{url}, Bodies: onePrompt, blocking: blocking})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,12 +355,22 @@ func testProgress(t *testing.T, blocking bool) {
 	if target.LastToken() != record.Never {
 		t.Error("a token before the first")
 	}
+	until := func(what string, ok func() bool) {
+		for begin := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+			if time.Since(begin) > 10*time.Second {
+				t.Fatalf("no %s", what)
+			}
+		}
+	}
 	target.Send(request(1))
-	time.Sleep(30 * time.Millisecond)
+	until("token", func() bool { return target.LastToken() != record.Never })
 	target.Send(request(2))
-	time.Sleep(30 * time.Millisecond)
 	var dump bytes.Buffer
-	target.Dump(&dump)
+	until("second request", func() bool {
+		dump.Reset()
+		target.Dump(&dump)
+		return strings.Contains(dump.String(), "response head")
+	})
 	if !strings.Contains(dump.String(), "next token") || !strings.Contains(dump.String(), "response head") || !strings.Contains(dump.String(), "2 requests") {
 		t.Errorf("dump:\n%s", dump.String())
 	}

@@ -16,11 +16,12 @@ import (
 //
 // Connections are registered edge-triggered in an epoll of its own, outside the Go runtime's.
 type poller struct {
-	t      *Target
-	ep     int
-	wakeFd int
-	recv   *receiver
-	health *readHealth
+	t       *Target
+	ep      int
+	wakeFd  int
+	stampFd int // a socket that keeps the kernel noting arrivals while no connection is open
+	recv    *receiver
+	health  *readHealth
 
 	mu    sync.Mutex
 	slots []*wire // by the number that epoll gives back
@@ -57,7 +58,12 @@ func newPoller(t *Target) (*poller, error) {
 		unix.Close(wake)
 		return nil, err
 	}
-	p := &poller{t: t, ep: ep, wakeFd: wake, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now()}
+	// Noting arrivals takes effect a moment after the first socket asks for it.
+	stamp, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		stampSocket(stamp)
+	}
+	p := &poller{t: t, ep: ep, wakeFd: wake, stampFd: stamp, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now()}
 	go p.run()
 	return p, nil
 }
@@ -112,6 +118,9 @@ func (p *poller) close() {
 	<-p.gone
 	unix.Close(p.ep)
 	unix.Close(p.wakeFd)
+	if p.stampFd >= 0 {
+		unix.Close(p.stampFd)
+	}
 }
 
 // add registers a connection.
