@@ -31,7 +31,7 @@ func (k *replayKnobs) add(fl *pflag.FlagSet) {
 	fl.Uint64Var(&k.o.MaxRequests, "max-requests", 0, "end after this many profiling requests; 0 is no limit")
 	fl.Uint64Var(&k.o.MaxTrees, "max-trees", 0, "start no more than this many agent runs; 0 is no limit")
 	fl.Float64Var(&k.o.FailedThreshold, "failed-request-threshold", k.o.FailedThreshold, "end when more than this share of the requests failed; 0 is off")
-	fl.TextVar(&k.o.Barriers, "barriers", k.o.Barriers, "`SCOPE` within which a turn waits for other streams by recorded order: tree, agent, or none (dataflow)")
+	fl.TextVar(&k.o.Barriers, "barriers", k.o.Barriers, "`SCOPE` within which a turn waits for other streams by recorded order: agent, tree, or none (dataflow)")
 	fl.TextVar(&k.o.Sampling, "order", k.o.Sampling, "`ORDER` of traces: sequential, shuffle, random")
 	fl.TextVar(&k.o.Salt, "salt", prompt.FirstTurnPrefix, "`PLACE` of the salt of a play: none, system_prefix, system_suffix, first_turn_prefix, first_turn_suffix")
 	fl.BoolVar(&k.o.AllowWrap, "allow-wrap", false, "without a salt, let concurrency exceed the number of traces")

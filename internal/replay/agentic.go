@@ -46,7 +46,7 @@ type agentic struct {
 
 	pressureEnd int64 // of pressure by time
 	paused      bool  // pressure is over: nothing more is sent before the handoff
-	wanted      []int // per lane, pressure requests that are not yet assigned to turns
+	pressedAll  int   // pressure requests of all lanes
 
 	end    int64 // of the profiling phase
 	graced bool  // the grace after it is over
@@ -94,7 +94,6 @@ func (a *agentic) fillLanes() {
 		a.lanes.at = append(a.lanes.at, &laneState{index: lane, tree: tr, key: math.MaxInt64, pos: lane})
 	}
 	a.lanes.heap = slices.Clone(a.lanes.at)
-	a.wanted = make([]int, len(a.lanes.at))
 }
 
 // plan prepares a trace on first use; nil when it has nothing to play.
@@ -164,9 +163,6 @@ func (a *agentic) recycle(l *laneState, t int64) {
 		tr.idleSince = t
 		a.adopt(tr)
 		l.tree = tr
-		if a.stage == pressure {
-			a.assign(l, a.wanted[l.index])
-		}
 		a.arm(tr, 0, t)
 		return
 	}
@@ -211,8 +207,6 @@ func (a *agentic) due(t int64) {
 		switch what {
 		case laneTimer:
 			a.fire(at)
-		case systemCap:
-			a.skipIdle(at)
 		case phaseEnd:
 			a.endProfiling(at)
 		case graceEnd:
@@ -234,7 +228,6 @@ type event uint8
 const (
 	nothing event = iota
 	laneTimer
-	systemCap
 	phaseEnd
 	graceEnd
 	pressureOver
@@ -264,14 +257,7 @@ func (a *agentic) nextEvent() (at int64, what event) {
 		first(a.moved+a.o.WarmupGraceNs, warmupStuck)
 	}
 	if l := a.lanes.top(); l.key != math.MaxInt64 {
-		key := l.key
-		if a.stage == profiling && a.inflight == 0 && a.o.SystemIdleCapNs > 0 {
-			if limit := a.idleSince + a.o.SystemIdleCapNs; key > limit {
-				first(limit, systemCap)
-				return at, what
-			}
-		}
-		first(key, laneTimer)
+		first(l.key, laneTimer)
 	}
 	return at, what
 }
@@ -302,20 +288,29 @@ func (a *agentic) fire(at int64) {
 		a.advance(tr, tm.stream, at)
 	}
 	a.fix(l)
+	a.capIdle()
 	a.relieve(at)
 }
 
-// skipIdle brings every timer forward by the same time, so that the next one fires at at.
-func (a *agentic) skipIdle(at int64) {
+// capIdle keeps the time with nothing in flight within its cap: as soon as it begins, every
+// timer moves forward by the same time so that the next one fires at its end at the latest.
+func (a *agentic) capIdle() {
+	if a.stage != profiling || a.inflight > 0 || a.o.SystemIdleCapNs <= 0 {
+		return
+	}
 	next := int64(math.MaxInt64)
 	for _, l := range a.lanes.at {
 		if l.tree != nil && len(l.tree.timers) > 0 {
 			next = min(next, a.raw(l.tree))
 		}
 	}
-	a.shift += next - at
+	skip := next - (a.idleSince + a.o.SystemIdleCapNs)
+	if next == math.MaxInt64 || skip <= 0 {
+		return
+	}
+	a.shift += skip
 	a.s.n.IdleJumps++
-	a.s.n.IdleSkipped += next - at
+	a.s.n.IdleSkipped += skip
 	for _, l := range a.lanes.at {
 		a.fix(l)
 	}
@@ -332,7 +327,8 @@ func (a *agentic) launch(tr *tree, q Request, at int64) {
 // behind joins and barriers, or kept for the profiling phase.
 func (a *agentic) advance(tr *tree, si int32, at int64) {
 	st := &tr.st[si]
-	if a.stage == pressure && (a.paused || st.next >= st.quota) {
+	l := a.lanes.at[tr.lane]
+	if a.stage == pressure && a.pressed(l) {
 		return
 	}
 	if !st.timed {
@@ -346,6 +342,8 @@ func (a *agentic) advance(tr *tree, si int32, at int64) {
 	phase := record.Profiling
 	if a.stage == pressure {
 		phase = record.Pressure
+		l.pressed++
+		a.pressedAll++
 	}
 	q := tr.request(si, 0, phase)
 	q.Intended, q.Queued = at, a.now
@@ -435,10 +433,11 @@ func (a *agentic) outcome(t int64, f *flight, r *record.Request) {
 	}
 	a.release(tr, t)
 	l := a.lanes.at[tr.lane]
-	if a.drained(tr) && (a.stage == profiling || a.o.PressureNs > 0 && !a.paused || a.wanted[tr.lane] > 0) {
+	if a.drained(tr) && (a.stage == profiling || a.pressing()) {
 		a.recycle(l, t)
 	}
 	a.fix(l)
+	a.capIdle()
 	a.relieve(t)
 	a.exhaust(t)
 }

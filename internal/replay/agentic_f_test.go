@@ -119,7 +119,7 @@ func TestAppendixF(t *testing.T) {
 	two := base
 	two.PressureRequests = 2
 	traceCap := noPressure
-	traceCap.TraceIdleCapNs = second
+	traceCap.TraceIdleCapNs = second / 2
 	// The primer goes out at 0 and ends at 0.1. t* is 2.4 s into the trace, so the child is
 	// due 0.2 s after the handoff, less the shared minimum of 0.2 s, and root turn 1 1.6 s
 	// after it, less 0.2 s.
@@ -146,23 +146,25 @@ func TestAppendixF(t *testing.T) {
 			"5.8 0.2 profiling /0 max70",
 			"7.9 0.2 profiling ::sa:a1/0 max20",
 		}},
-		{"trace cap of 1 s", traceCap, []string{
+		{"trace cap of half a second", traceCap, []string{
 			"0.0 0.0 primer /0 max1",
 			"0.1 0.0 profiling ::sa:a1/0 max20",
 			"1.5 0.0 profiling /1 max30",
 			"3.0 0.1 profiling /0 max70",
 			"5.1 0.1 profiling ::sa:a1/0 max20",
-			"7.0 0.1 profiling /1 max30",
+			"6.6 0.1 profiling /1 max30", // the child ended at 6.1 and left the tree idle
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := NewAgentic(workedCorpus(), c.o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, s, &fixedTarget{service: recorded})
-			if !slices.Equal(got, c.want) {
-				t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+			for _, c.o.Barriers = range []Barriers{BarrierAgent, BarrierTree, BarrierNone} {
+				s, err := NewAgentic(workedCorpus(), c.o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := play(t, s, &fixedTarget{service: recorded})
+				if !slices.Equal(got, c.want) {
+					t.Errorf("got\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+				}
 			}
 		})
 	}

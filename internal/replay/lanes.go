@@ -5,9 +5,11 @@ type laneState struct {
 	index int
 	tree  *tree // nil when the lane has nothing left to play
 	plays int
-	key   int64
-	seq   uint64
-	pos   int // in lanes.heap
+	// pressed are the pressure requests that it has sent.
+	pressed int
+	key     int64
+	seq     uint64
+	pos     int // in lanes.heap
 }
 
 // lanes is an indexed heap: the lane with the next event is on top, of several at one instant

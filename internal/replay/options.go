@@ -20,16 +20,17 @@ const Semantics = "agentx-1"
 // LoadSemantics names the rules of NewLoad.
 const LoadSemantics = "load-1"
 
-// Barriers says which other streams a turn waits for by recorded order.
+// Barriers says which other streams a turn waits for by recorded order. A stream belongs to
+// the scope of the sub-agent that it is or was found in, or else to the root's.
 type Barriers uint8
 
 const (
-	// BarrierTree: a turn of the root's scope waits for every stream of the tree, a turn of a
-	// sub-agent's scope for the streams of that sub-agent.
-	BarrierTree Barriers = iota
-	// BarrierAgent: a turn waits only for streams of its own scope, so that the root's scope
-	// and each sub-agent are tied by spawns and joins alone.
-	BarrierAgent
+	// BarrierAgent: a turn waits for streams of its own scope, so that the root's scope and
+	// each sub-agent are tied by spawns and joins alone. It is what the AgentX client does
+	// (agentx-harness 1.0.12, weka_trace.py, 2026-10).
+	BarrierAgent Barriers = iota
+	// BarrierTree: a turn of the root's scope waits for every stream of the tree too.
+	BarrierTree
 	// BarrierNone is dataflow: spawns, joins and the order within a stream only.
 	BarrierNone
 )
@@ -44,11 +45,11 @@ const (
 )
 
 var (
-	barrierNames  = []string{"tree", "agent", "none"}
+	barrierNames  = []string{"agent", "tree", "none"}
 	samplingNames = []string{"sequential", "shuffle", "random"}
 )
 
-// MarshalText writes tree, agent or none.
+// MarshalText writes agent, tree or none.
 func (b Barriers) MarshalText() ([]byte, error) { return nameOf(barrierNames, int(b)) }
 
 // UnmarshalText reads what MarshalText writes, and dataflow for none.

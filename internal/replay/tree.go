@@ -13,7 +13,6 @@ type streamState struct {
 	next    int32 // turn to send next
 	done    int32 // turns that have ended, whatever their outcome
 	sent    int32 // last turn that this tree sent, -1 before the first
-	quota   int32 // under cache pressure, the first turn that is kept for later
 	spawned bool
 	ended   bool // no turn of it will be sent any more
 	timed   bool // the recorded time of next has come
@@ -58,7 +57,7 @@ func newTree(p *plan, lane, play int) *tree {
 		tr.origin = p.streams[0].turns[0].start
 	}
 	for i := range tr.st {
-		tr.st[i] = streamState{sent: -1, quota: math.MaxInt32, spawned: i == 0, ended: !p.played[i]}
+		tr.st[i] = streamState{sent: -1, spawned: i == 0, ended: !p.played[i]}
 	}
 	return tr
 }

@@ -68,9 +68,6 @@ func (a *agentic) afterPrimers(t int64) {
 		a.pressureEnd = t + a.o.PressureNs
 	}
 	for _, l := range a.lanes.at {
-		if a.o.PressureRequests > 0 {
-			a.assign(l, a.o.PressureRequests)
-		}
 		for si := range l.tree.st {
 			if st := &l.tree.st[si]; st.spawned && !st.ended {
 				a.arm(l.tree, int32(si), t)
@@ -80,35 +77,14 @@ func (a *agentic) afterPrimers(t int64) {
 	a.relieve(t)
 }
 
-// assign assigns pressure requests of a lane to the turns of its tree that come first by
-// recorded time, so that a slow server does not change which turns they are. What the tree
-// has no turn for is kept for the tree after it.
-func (a *agentic) assign(l *laneState, n int) {
-	if a.o.PressureRequests == 0 {
-		return
-	}
-	tr := l.tree
-	for si := range tr.st {
-		tr.st[si].quota = tr.st[si].next
-	}
-	for ; n > 0; n-- {
-		best := int32(-1)
-		for si := range tr.st {
-			st := &tr.st[si]
-			turns := tr.plan.streams[si].turns
-			if st.ended || int(st.quota) >= len(turns) {
-				continue
-			}
-			if best < 0 || turns[st.quota].start < tr.start(best, tr.st[best].quota) {
-				best = int32(si)
-			}
-		}
-		if best < 0 {
-			break
-		}
-		tr.st[best].quota++
-	}
-	a.wanted[l.index] = n
+// pressed tells whether a lane has sent its share of the pressure.
+func (a *agentic) pressed(l *laneState) bool {
+	return a.paused || a.o.PressureRequests > 0 && l.pressed >= a.o.PressureRequests
+}
+
+// pressing tells whether any lane still has pressure to send.
+func (a *agentic) pressing() bool {
+	return a.stage == pressure && !a.paused && (a.o.PressureRequests == 0 || a.pressedAll < a.o.PressureRequests*len(a.lanes.at))
 }
 
 // relieve ends the pressure once all that it may send has returned.
@@ -162,6 +138,7 @@ func (a *agentic) handoff(t int64) {
 		})
 		a.fix(l)
 	}
+	a.capIdle()
 	a.exhaust(t)
 }
 
