@@ -1,33 +1,48 @@
 package sim
 
-import "fmt"
+import (
+	"bytes"
+	"embed"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
 
 // Coefficients are the few numbers of the step-time model that are not facts about a model or
 // a GPU: how close kernels come to the peaks, and what a layer, a step and a request cost
 // beside them. They are fitted to measurements; Fit says to which and how far off they are.
 type Coefficients struct {
-	Name string `json:"name" yaml:"name"` // "b200"
+	Name string `json:"name" yaml:"name"` // "b200", or "b200/glm-5.2" for one model only
 
-	// Shares of a peak, above 0 and at most 1.
-	DenseFLOPS  float64 `json:"dense_flops" yaml:"dense_flops"`   // projections and dense layers, of the weights' precision
-	ExpertFLOPS float64 `json:"expert_flops" yaml:"expert_flops"` // grouped expert products, of the weights' precision
-	AttnFLOPS   float64 `json:"attn_flops" yaml:"attn_flops"`     // attention over all keys, of bf16
-	SparseFLOPS float64 `json:"sparse_flops" yaml:"sparse_flops"` // attention over selected keys, of bf16
-	IndexFLOPS  float64 `json:"index_flops" yaml:"index_flops"`   // scores of the indexer, of fp8
-	WeightBytes float64 `json:"weight_bytes" yaml:"weight_bytes"` // reading weights, of HBM bandwidth
-	KVBytes     float64 `json:"kv_bytes" yaml:"kv_bytes"`         // reading keys and values, of HBM bandwidth
-	LinkBytes   float64 `json:"link_bytes" yaml:"link_bytes"`     // an all-reduce, of the scale-up link
-	HostBytes   float64 `json:"host_bytes" yaml:"host_bytes"`     // KV copies from and to the host, of the host link
-	NICBytes    float64 `json:"nic_bytes" yaml:"nic_bytes"`       // KV between engines, of the network link
+	// Shares of a peak, above 0 and at most 1; by precision where kernels differ by it.
+	DenseFLOPS  map[string]float64 `json:"dense_flops" yaml:"dense_flops"`   // projections and dense layers
+	DenseBytes  map[string]float64 `json:"dense_bytes" yaml:"dense_bytes"`   // reading their weights, of HBM bandwidth
+	ExpertFLOPS map[string]float64 `json:"expert_flops" yaml:"expert_flops"` // grouped expert products, experts cut over ranks
+	ExpertBytes float64            `json:"expert_bytes" yaml:"expert_bytes"` // reading expert weights, of HBM bandwidth
+	AttnFLOPS   float64            `json:"attn_flops" yaml:"attn_flops"`     // attention over all keys, of bf16
+	SparseFLOPS float64            `json:"sparse_flops" yaml:"sparse_flops"` // attention over selected keys, of bf16
+	IndexFLOPS  float64            `json:"index_flops" yaml:"index_flops"`   // scores of the indexer, of fp8
+	KVBytes     float64            `json:"kv_bytes" yaml:"kv_bytes"`         // reading keys and values, of HBM bandwidth
+	LinkBytes   float64            `json:"link_bytes" yaml:"link_bytes"`     // an all-reduce, of the scale-up link
+	HostBytes   float64            `json:"host_bytes" yaml:"host_bytes"`     // KV copies from and to the host, of the host link
+	NICBytes    float64            `json:"nic_bytes" yaml:"nic_bytes"`       // KV between engines, of the network link
+	// WholeExperts is how much faster expert products are when experts lie whole on a rank
+	// (expert parallelism), at least 1.
+	WholeExperts float64 `json:"whole_experts" yaml:"whole_experts"`
 
 	// Nanoseconds beside the peaks.
-	AttnLayerNs   float64 `json:"attn_layer_ns" yaml:"attn_layer_ns"`     // a layer's attention
+	AttnLayerNs   float64 `json:"attn_layer_ns" yaml:"attn_layer_ns"`     // a layer's attention with keys and values per head
+	LatentLayerNs float64 `json:"latent_layer_ns" yaml:"latent_layer_ns"` // a layer's latent attention
 	IndexLayerNs  float64 `json:"index_layer_ns" yaml:"index_layer_ns"`   // a layer's indexer
 	IndexTokenNs  float64 `json:"index_token_ns" yaml:"index_token_ns"`   // a token of the longest context, in an indexer at decode
 	ExpertLayerNs float64 `json:"expert_layer_ns" yaml:"expert_layer_ns"` // a layer's experts
 	AllReduceNs   float64 `json:"all_reduce_ns" yaml:"all_reduce_ns"`     // one all-reduce
 	DecodeStepNs  float64 `json:"decode_step_ns" yaml:"decode_step_ns"`   // a decode step
 	PrefillStepNs float64 `json:"prefill_step_ns" yaml:"prefill_step_ns"` // a step with prefill in it
+	SequenceNs    float64 `json:"sequence_ns" yaml:"sequence_ns"`         // a sequence in a step
 	RequestNs     float64 `json:"request_ns" yaml:"request_ns"`           // a request before it is queued
 	PromptTokenNs float64 `json:"prompt_token_ns" yaml:"prompt_token_ns"` // a prompt token before the request is queued
 	Fit           Fit     `json:"fit" yaml:"fit"`                         // where they come from
@@ -43,40 +58,116 @@ type Fit struct {
 	Errors map[string]int64 `json:"errors,omitempty" yaml:"errors"`
 }
 
+// shares and times are the coefficients by name, for checks and for fitting.
+func (c *Coefficients) shares() map[string]*float64 {
+	return map[string]*float64{
+		"expert_bytes": &c.ExpertBytes, "attn_flops": &c.AttnFLOPS, "sparse_flops": &c.SparseFLOPS, "index_flops": &c.IndexFLOPS,
+		"kv_bytes": &c.KVBytes, "link_bytes": &c.LinkBytes, "host_bytes": &c.HostBytes, "nic_bytes": &c.NICBytes,
+	}
+}
+
+func (c *Coefficients) times() map[string]*float64 {
+	return map[string]*float64{
+		"attn_layer_ns": &c.AttnLayerNs, "latent_layer_ns": &c.LatentLayerNs, "index_layer_ns": &c.IndexLayerNs,
+		"index_token_ns": &c.IndexTokenNs, "expert_layer_ns": &c.ExpertLayerNs, "all_reduce_ns": &c.AllReduceNs,
+		"decode_step_ns": &c.DecodeStepNs, "prefill_step_ns": &c.PrefillStepNs, "sequence_ns": &c.SequenceNs,
+		"request_ns": &c.RequestNs, "prompt_token_ns": &c.PromptTokenNs,
+	}
+}
+
 func (c *Coefficients) check() error {
-	for _, s := range []struct {
-		name string
-		v    float64
-	}{
-		{"dense_flops", c.DenseFLOPS}, {"expert_flops", c.ExpertFLOPS}, {"attn_flops", c.AttnFLOPS},
-		{"sparse_flops", c.SparseFLOPS}, {"index_flops", c.IndexFLOPS}, {"weight_bytes", c.WeightBytes},
-		{"kv_bytes", c.KVBytes}, {"link_bytes", c.LinkBytes}, {"host_bytes", c.HostBytes}, {"nic_bytes", c.NICBytes},
-	} {
-		if !(s.v > 0 && s.v <= 1) {
-			return fmt.Errorf("coefficients %q: %s is %v: a share of a peak lies above 0 and at most at 1", c.Name, s.name, s.v)
+	share := func(name string, v float64) error {
+		if !(v > 0 && v <= 1) {
+			return fmt.Errorf("coefficients %q: %s is %v: a share of a peak lies above 0 and at most at 1", c.Name, name, v)
+		}
+		return nil
+	}
+	s := c.shares()
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		if err := share(name, *s[name]); err != nil {
+			return err
 		}
 	}
-	for _, s := range []struct {
-		name string
-		v    float64
-	}{
-		{"attn_layer_ns", c.AttnLayerNs}, {"index_layer_ns", c.IndexLayerNs}, {"index_token_ns", c.IndexTokenNs},
-		{"expert_layer_ns", c.ExpertLayerNs}, {"all_reduce_ns", c.AllReduceNs}, {"decode_step_ns", c.DecodeStepNs},
-		{"prefill_step_ns", c.PrefillStepNs}, {"request_ns", c.RequestNs}, {"prompt_token_ns", c.PromptTokenNs},
-	} {
-		if !(s.v >= 0 && s.v < 1e12) {
-			return fmt.Errorf("coefficients %q: %s is %v: a time lies between 0 and 1e12 ns", c.Name, s.name, s.v)
+	for name, m := range map[string]map[string]float64{"dense_flops": c.DenseFLOPS, "dense_bytes": c.DenseBytes, "expert_flops": c.ExpertFLOPS} {
+		if len(m) == 0 {
+			return fmt.Errorf("coefficients %q: %s is empty: it needs a share for at least one precision", c.Name, name)
 		}
+		for _, p := range slices.Sorted(maps.Keys(m)) {
+			if err := share(name+"."+p, m[p]); err != nil {
+				return err
+			}
+		}
+	}
+	t := c.times()
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		if v := *t[name]; !(v >= 0 && v < 1e12) {
+			return fmt.Errorf("coefficients %q: %s is %v: a time lies between 0 and 1e12 ns", c.Name, name, v)
+		}
+	}
+	if !(c.WholeExperts >= 1 && c.WholeExperts <= 100) {
+		return fmt.Errorf("coefficients %q: whole_experts is %v: it lies between 1 and 100", c.Name, c.WholeExperts)
 	}
 	return nil
 }
 
-// blackwell is what the published operator tables of B200 give; see docs/simulator.md.
-var blackwell = Coefficients{
-	Name:       "b200",
-	DenseFLOPS: 0.46, ExpertFLOPS: 0.14, AttnFLOPS: 0.5, SparseFLOPS: 0.085, IndexFLOPS: 0.25,
-	WeightBytes: 0.7, KVBytes: 0.5, LinkBytes: 0.21, HostBytes: 0.86, NICBytes: 0.8,
-	AttnLayerNs: 25_000, IndexLayerNs: 35_000, IndexTokenNs: 0.43, ExpertLayerNs: 15_000,
-	AllReduceNs: 6_000, DecodeStepNs: 500_000, PrefillStepNs: 3_000_000,
-	RequestNs: 5_000_000, PromptTokenNs: 500,
+// of is the share for a precision; where there is none, that of the next wider one, or of any.
+func of(m map[string]float64, precision string) float64 {
+	for _, p := range []string{precision, "fp8", "bf16", "fp4"} {
+		if v, ok := m[p]; ok {
+			return v
+		}
+	}
+	return 0
+}
+
+//go:embed data/*.yaml
+var data embed.FS
+
+// shipped are the coefficients in the binary, by name.
+var shipped = sync.OnceValues(func() ([]Coefficients, error) {
+	b, err := data.ReadFile("data/coefficients.yaml")
+	if err != nil {
+		return nil, err
+	}
+	return ReadCoefficients("coefficients.yaml", b)
+})
+
+// ReadCoefficients reads a file of coefficients: a list under "coefficients". An unknown key is
+// an error.
+func ReadCoefficients(name string, b []byte) ([]Coefficients, error) {
+	var f struct {
+		Coefficients []Coefficients `yaml:"coefficients"`
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(&f); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(f.Coefficients) == 0 {
+		return nil, fmt.Errorf("%s: it holds no coefficients", name)
+	}
+	for i := range f.Coefficients {
+		if err := f.Coefficients[i].check(); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return f.Coefficients, nil
+}
+
+// CoefficientsFor finds, in the list and then among those in the binary, the coefficients of a
+// model on a GPU: those of both before those of the GPU. A GPU that nobody measured has none.
+func CoefficientsFor(list []Coefficients, model, gpu string) (*Coefficients, error) {
+	own, err := shipped()
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(list, own)
+	for _, name := range []string{gpu + "/" + model, gpu} {
+		for i := range all {
+			if all[i].Name == name {
+				return &all[i], nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("no coefficients for GPU %q: calibrate some from a bundle ('weir sim calibrate'), or name those of another GPU", gpu)
 }

@@ -185,7 +185,11 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("sim: balance %q is unknown: use session or round_robin", c.Balance)
 	}
 	if c.Coefficients == nil {
-		c.Coefficients = &blackwell
+		co, err := CoefficientsFor(nil, c.Model.Name, c.GPU.Name)
+		if err != nil {
+			return c, fmt.Errorf("sim: %w", err)
+		}
+		c.Coefficients = co
 	}
 	if err := c.Coefficients.check(); err != nil {
 		return c, fmt.Errorf("sim: %w", err)

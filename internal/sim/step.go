@@ -20,8 +20,9 @@ type load struct {
 	capped  []int64
 }
 
-// stepModel says how long a step takes: for each kind of operation the larger of arithmetic
-// and memory traffic, plus collectives, plus what layers and steps cost beside them. It is
+// stepModel says how long a step takes: for attention and dense layers the larger of arithmetic
+// and memory traffic, for experts their sum, plus collectives, plus what layers, sequences and
+// steps cost beside them. It is
 // made once per engine; nothing in it changes afterwards.
 //
 // Products of floating-point numbers are converted before they are added, so that no
@@ -88,9 +89,9 @@ func newStepModel(c *Config) (*stepModel, error) {
 	m, g, co := c.Model, c.GPU, c.Coefficients
 	tp := int64(c.Parallel.TP)
 	s := &stepModel{co: co, tp: tp, attnTP: tp, width: 1, layers: m.NumLayers()}
-	dense := tp
+	ranks := tp // that share what is not experts
 	if c.Parallel.DPAttn {
-		s.attnTP, dense = 1, 1
+		s.attnTP, ranks = 1, 1
 	}
 	if c.DraftTokens > 0 {
 		s.width, s.drafts = c.DraftTokens+1, c.DraftTokens
@@ -100,19 +101,21 @@ func newStepModel(c *Config) (*stepModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	peak, ok := g.FLOPS[c.WeightPrecision]
-	for _, p := range []string{"fp8", "bf16"} { // weights narrower than the units compute as the next wider type
-		if ok && peak > 0 {
-			break
-		}
-		peak, ok = g.FLOPS[p]
-	}
 	bf16 := g.FLOPS["bf16"]
-	if peak <= 0 || bf16 <= 0 || g.HBMBandwidth <= 0 {
-		return nil, fmt.Errorf("facts of GPU %q hold no arithmetic peak for %q or bf16 or no HBM bandwidth", g.Name, c.WeightPrecision)
+	if bf16 <= 0 || g.HBMBandwidth <= 0 {
+		return nil, fmt.Errorf("facts of GPU %q hold no arithmetic peak for bf16 or no HBM bandwidth", g.Name)
 	}
-	fp8 := max(g.FLOPS["fp8"], bf16)
-	perFlop := func(peak int64, share float64) float64 { return 1e9 / (float64(peak) * share) }
+	// peak is the GPU's for a precision; weights narrower than its units compute as the next
+	// wider type.
+	peak := func(precision string) float64 {
+		for _, p := range []string{precision, "fp8", "bf16"} {
+			if v := g.FLOPS[p]; v > 0 {
+				return float64(v)
+			}
+		}
+		return float64(bf16)
+	}
+	perFlop := func(peak, share float64) float64 { return 1e9 / (peak * share) }
 	perByte := func(share float64) float64 { return 1e9 / (float64(g.HBMBandwidth) * share) }
 	kvByte := perByte(co.KVBytes)
 
@@ -123,6 +126,9 @@ func newStepModel(c *Config) (*stepModel, error) {
 	expert := float64(3 * m.Hidden * m.MoE.Dim) // parameters
 	routed := expert * float64(m.MoE.Experts*m.MoE.Layers)
 	rest := float64(m.Params) - routed
+	if rest <= 0 { // a rounded count of parameters: what a token uses beside its experts
+		rest = float64(m.ActiveParams) - expert*float64(m.MoE.TopK*m.MoE.Layers)
+	}
 	if rest <= 0 {
 		return nil, fmt.Errorf("facts of model %q do not add up: %.3g parameters in experts, %d in all", m.Name, routed, m.Params)
 	}
@@ -130,15 +136,25 @@ func newStepModel(c *Config) (*stepModel, error) {
 	expertBytes := expert * perParam
 	if b := m.ExpertBytes[c.WeightPrecision]; b > 0 && b < weights && routed > 0 {
 		expertBytes = float64(b) / float64(m.MoE.Experts*m.MoE.Layers)
-		perParam = float64(weights-b) / rest
+		perParam = min(2, float64(weights-b)/rest)
 	}
-	s.denseFlop = 2 * rest / float64(dense) * perFlop(peak, co.DenseFLOPS)
-	s.denseByteNs = rest * perParam / float64(dense) * perByte(co.WeightBytes)
+	dense := "bf16" // what is not experts often keeps a wider type
+	if perParam < 0.8 {
+		dense = "fp4"
+	} else if perParam < 1.5 {
+		dense = "fp8"
+	}
+	s.denseFlop = 2 * rest / float64(ranks) * perFlop(peak(dense), of(co.DenseFLOPS, dense))
+	s.denseByteNs = rest * perParam / float64(ranks) * perByte(of(co.DenseBytes, dense))
 	if m.MoE.Layers > 0 {
 		all := float64(m.MoE.Layers) / float64(tp)
+		share := of(co.ExpertFLOPS, c.WeightPrecision)
+		if int64(c.Parallel.EP) >= tp && tp > 1 {
+			share = min(1, share*co.WholeExperts)
+		}
 		s.experts = m.MoE.Experts
-		s.expertFlop = 2 * expert * float64(m.MoE.TopK) * all * perFlop(peak, co.ExpertFLOPS)
-		s.expertByteNs = expertBytes * all * perByte(co.WeightBytes)
+		s.expertFlop = 2 * expert * float64(m.MoE.TopK) * all * perFlop(peak(c.WeightPrecision), share)
+		s.expertByteNs = expertBytes * all * perByte(co.ExpertBytes)
 		s.expertNs = co.ExpertLayerNs * float64(m.MoE.Layers)
 		s.touched = touchedExperts(m.MoE.Experts, m.MoE.TopK)
 	}
@@ -161,7 +177,7 @@ func newStepModel(c *Config) (*stepModel, error) {
 
 	for _, l := range m.Layers {
 		a, capTokens, err := attentionOf(&l, float64(m.Heads)/float64(s.attnTP), float64(s.attnTP), item, kvByte,
-			perFlop(bf16, co.AttnFLOPS), perFlop(bf16, co.SparseFLOPS), perFlop(fp8, co.IndexFLOPS), co)
+			perFlop(float64(bf16), co.AttnFLOPS), perFlop(float64(bf16), co.SparseFLOPS), perFlop(peak("fp8"), co.IndexFLOPS), co)
 		if err != nil {
 			return nil, fmt.Errorf("model %q: %w", m.Name, err)
 		}
@@ -213,6 +229,7 @@ func attentionOf(l *facts.Layers, heads, tp, item, kvByte, fullNs, sparseNs, ind
 		}
 		return a, 0, nil
 	case facts.MLA, facts.DSA:
+		a.layersNs = co.LatentLayerNs * n
 		latent := float64(2*l.LoraRank + l.RopeDim)
 		a.keyNs = float64(l.LoraRank+l.RopeDim) * item * kvByte * n
 		if l.Kind == facts.DSA {
@@ -230,6 +247,7 @@ func attentionOf(l *facts.Layers, heads, tp, item, kvByte, fullNs, sparseNs, ind
 		a.decodePer = latent / dims // decode works on the latent
 		return a, 0, nil
 	case facts.DSV4:
+		a.layersNs = co.LatentLayerNs * n
 		dim := float64(l.HeadDim)
 		a.every = max(1, l.Compress)
 		a.window = l.Window
@@ -325,7 +343,8 @@ func (s *stepModel) shared(own, all int64) float64 {
 	t := math.Max(float64(float64(own)*s.denseFlop), s.denseByteNs)
 	if s.experts > 0 {
 		at := min(all, int64(len(s.touched)-1))
-		t += math.Max(float64(float64(all)*s.expertFlop), float64(s.touched[at]*s.expertByteNs)) + s.expertNs
+		// Weights are read before they are used: the sum, as measured, not the larger.
+		t += float64(float64(all)*s.expertFlop) + float64(s.touched[at]*s.expertByteNs) + s.expertNs
 	}
 	return t + s.reduceNs + float64(float64(all)*s.reduceTokNs)
 }
@@ -334,7 +353,7 @@ func (s *stepModel) shared(own, all int64) float64 {
 // share a step wait for the slowest.
 func (s *stepModel) time(loads []load) int64 {
 	var attn float64
-	var all, most int64
+	var all, most, sequences int64
 	prefill := false
 	for i := range loads {
 		l := &loads[i]
@@ -343,6 +362,7 @@ func (s *stepModel) time(loads []load) int64 {
 			own += p.n
 			prefill = true
 		}
+		sequences = max(sequences, l.decodes+int64(len(l.spans)))
 		all += own
 		most = max(most, own)
 		if own > 0 {
@@ -352,7 +372,7 @@ func (s *stepModel) time(loads []load) int64 {
 	if all == 0 {
 		return 0
 	}
-	t := attn + s.shared(most, all)
+	t := attn + s.shared(most, all) + float64(float64(sequences)*s.co.SequenceNs)
 	if prefill { // the draft model's cache is filled along
 		t += float64(s.draftPart*t) + s.co.PrefillStepNs
 	} else {
