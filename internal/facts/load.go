@@ -28,6 +28,8 @@ type Set struct {
 	Recipes       []Recipe      `yaml:"recipes"`
 	Acceptances   []Acceptance  `yaml:"acceptances"`
 	RecipeSource  Source        `yaml:"recipe_source"`
+	// Coefficients are of the simulator's step-time model.
+	Coefficients []Coefficients `yaml:"coefficients"`
 }
 
 // ErrUnknown is in the chain of every error about a model, GPU, runner or framework that no
@@ -85,6 +87,7 @@ func (s *Set) Extend(name string, b []byte) (*Set, error) {
 		HostProcesses: concat(add.HostProcesses, s.HostProcesses),
 		Recipes:       concat(add.Recipes, s.Recipes),
 		Acceptances:   concat(add.Acceptances, s.Acceptances),
+		Coefficients:  concat(add.Coefficients, s.Coefficients),
 	}
 	if add.NodeSource != (Source{}) {
 		out.NodeSource = add.NodeSource
@@ -99,6 +102,11 @@ func concat[T any](a, b []T) []T { return append(a[:len(a):len(a)], b...) }
 
 // check refuses what arithmetic on the facts could not bear.
 func (s *Set) check() error {
+	for i := range s.Coefficients {
+		if err := s.Coefficients[i].Check(); err != nil {
+			return err
+		}
+	}
 	for i := range s.Models {
 		m := &s.Models[i]
 		if m.Name == "" {

@@ -144,6 +144,9 @@ func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, erro
 		DeviceTokens: r.Device.Tokens, PageSize: r.PageSize, ContextLen: p.MaxModelLen,
 		ModelName: p.Model, SchedulePolicy: cmp.Or(p.Weir.SchedulePolicy, "fcfs"),
 	}
+	if c.Coefficients, err = set.CoefficientsFor(v.Model, v.GPU, p.Precision); err != nil {
+		return c, err
+	}
 	if err := speculate(&c, p, v.Model, set); err != nil {
 		return c, err
 	}

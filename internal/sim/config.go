@@ -64,7 +64,8 @@ type Config struct {
 	// Link carries KV from a prefill engine; nil gives it one of its own.
 	Link *Link
 
-	Coefficients *Coefficients // nil takes those of the GPU
+	// Coefficients are of the step-time model; nil takes the embedded ones of model and GPU.
+	Coefficients *facts.Coefficients
 	// ModelName is what records name as the model; Model.Name when empty.
 	ModelName string
 }
@@ -185,13 +186,13 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("sim: balance %q is unknown: use session or round_robin", c.Balance)
 	}
 	if c.Coefficients == nil {
-		co, err := CoefficientsFor(nil, c.Model.Name, c.GPU.Name)
+		co, err := facts.Embedded().CoefficientsFor(c.Model.Name, c.GPU.Name, c.WeightPrecision)
 		if err != nil {
 			return c, fmt.Errorf("sim: %w", err)
 		}
 		c.Coefficients = co
 	}
-	if err := c.Coefficients.check(); err != nil {
+	if err := c.Coefficients.Check(); err != nil {
 		return c, fmt.Errorf("sim: %w", err)
 	}
 	if c.Role == RolePrefill {

@@ -28,7 +28,7 @@ type load struct {
 // Products of floating-point numbers are converted before they are added, so that no
 // processor may fuse them: a step takes the same nanoseconds everywhere.
 type stepModel struct {
-	co        *Coefficients
+	co        *facts.Coefficients
 	attention []attention
 	caps      []int64 // context lengths beyond which some layer does not look
 	tp        int64   // ranks that share a layer
@@ -144,11 +144,11 @@ func newStepModel(c *Config) (*stepModel, error) {
 	} else if perParam < 1.5 {
 		dense = "fp8"
 	}
-	s.denseFlop = 2 * rest / float64(ranks) * perFlop(peak(dense), of(co.DenseFLOPS, dense))
-	s.denseByteNs = rest * perParam / float64(ranks) * perByte(of(co.DenseBytes, dense))
+	s.denseFlop = 2 * rest / float64(ranks) * perFlop(peak(dense), facts.ShareOf(co.DenseFLOPS, dense))
+	s.denseByteNs = rest * perParam / float64(ranks) * perByte(facts.ShareOf(co.DenseBytes, dense))
 	if m.MoE.Layers > 0 {
 		all := float64(m.MoE.Layers) / float64(tp)
-		share := of(co.ExpertFLOPS, c.WeightPrecision)
+		share := facts.ShareOf(co.ExpertFLOPS, c.WeightPrecision)
 		if int64(c.Parallel.EP) >= tp && tp > 1 {
 			share = min(1, share*co.WholeExperts)
 		}
@@ -202,7 +202,7 @@ func (s *stepModel) capIndex(tokens int64) int {
 
 // attentionOf returns the costs of a run of layers and the number of keys, 0 for all, beyond
 // which a query does not look.
-func attentionOf(l *facts.Layers, heads, tp, item, kvByte, fullNs, sparseNs, indexNs float64, co *Coefficients) (attention, int64, error) {
+func attentionOf(l *facts.Layers, heads, tp, item, kvByte, fullNs, sparseNs, indexNs float64, co *facts.Coefficients) (attention, int64, error) {
 	n := float64(l.Count)
 	a := attention{every: 1, layersNs: co.AttnLayerNs * n, decodePer: 1}
 	vDim := l.VHeadDim
@@ -376,7 +376,7 @@ func (s *stepModel) time(loads []load) int64 {
 	if prefill { // the draft model's cache is filled along
 		t += float64(s.draftPart*t) + s.co.PrefillStepNs
 	} else {
-		t += float64(float64(s.drafts) * s.draftPart * t)
+		t += float64(float64(s.drafts) * (float64(s.draftPart*t) + s.co.DraftStepNs))
 		t += s.co.DecodeStepNs
 	}
 	return max(1, int64(math.Round(t)))

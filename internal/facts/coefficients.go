@@ -1,21 +1,16 @@
-package sim
+package facts
 
 import (
-	"bytes"
-	"embed"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-
-	"go.yaml.in/yaml/v3"
 )
 
 // Coefficients are the few numbers of the step-time model that are not facts about a model or
 // a GPU: how close kernels come to the peaks, and what a layer, a step and a request cost
 // beside them. They are fitted to measurements; Fit says to which and how far off they are.
 type Coefficients struct {
-	Name string `json:"name" yaml:"name"` // "b200", or "b200/glm-5.2" for one model only
+	Name string `json:"name" yaml:"name"` // "b200", "b200/glm-5.2" or "b200/glm-5.2/fp4": the GPU, and for one model and precision only
 
 	// Shares of a peak, above 0 and at most 1; by precision where kernels differ by it.
 	DenseFLOPS  map[string]float64 `json:"dense_flops" yaml:"dense_flops"`   // projections and dense layers
@@ -42,6 +37,7 @@ type Coefficients struct {
 	AllReduceNs   float64 `json:"all_reduce_ns" yaml:"all_reduce_ns"`     // one all-reduce
 	DecodeStepNs  float64 `json:"decode_step_ns" yaml:"decode_step_ns"`   // a decode step
 	PrefillStepNs float64 `json:"prefill_step_ns" yaml:"prefill_step_ns"` // a step with prefill in it
+	DraftStepNs   float64 `json:"draft_step_ns" yaml:"draft_step_ns"`     // a pass of the draft model beside its layers
 	SequenceNs    float64 `json:"sequence_ns" yaml:"sequence_ns"`         // a sequence in a step
 	RequestNs     float64 `json:"request_ns" yaml:"request_ns"`           // a request before it is queued
 	PromptTokenNs float64 `json:"prompt_token_ns" yaml:"prompt_token_ns"` // a prompt token before the request is queued
@@ -58,31 +54,33 @@ type Fit struct {
 	Errors map[string]int64 `json:"errors,omitempty" yaml:"errors"`
 }
 
-// shares and times are the coefficients by name, for checks and for fitting.
-func (c *Coefficients) shares() map[string]*float64 {
+// Shares are the shares of a peak by name, for checks and for fitting.
+func (c *Coefficients) Shares() map[string]*float64 {
 	return map[string]*float64{
 		"expert_bytes": &c.ExpertBytes, "attn_flops": &c.AttnFLOPS, "sparse_flops": &c.SparseFLOPS, "index_flops": &c.IndexFLOPS,
 		"kv_bytes": &c.KVBytes, "link_bytes": &c.LinkBytes, "host_bytes": &c.HostBytes, "nic_bytes": &c.NICBytes,
 	}
 }
 
-func (c *Coefficients) times() map[string]*float64 {
+// Times are the nanoseconds by name.
+func (c *Coefficients) Times() map[string]*float64 {
 	return map[string]*float64{
 		"attn_layer_ns": &c.AttnLayerNs, "latent_layer_ns": &c.LatentLayerNs, "index_layer_ns": &c.IndexLayerNs,
 		"index_token_ns": &c.IndexTokenNs, "expert_layer_ns": &c.ExpertLayerNs, "all_reduce_ns": &c.AllReduceNs,
-		"decode_step_ns": &c.DecodeStepNs, "prefill_step_ns": &c.PrefillStepNs, "sequence_ns": &c.SequenceNs,
+		"decode_step_ns": &c.DecodeStepNs, "prefill_step_ns": &c.PrefillStepNs, "draft_step_ns": &c.DraftStepNs, "sequence_ns": &c.SequenceNs,
 		"request_ns": &c.RequestNs, "prompt_token_ns": &c.PromptTokenNs,
 	}
 }
 
-func (c *Coefficients) check() error {
+// Check refuses a share that is none and a time that no step takes.
+func (c *Coefficients) Check() error {
 	share := func(name string, v float64) error {
 		if !(v > 0 && v <= 1) {
 			return fmt.Errorf("coefficients %q: %s is %v: a share of a peak lies above 0 and at most at 1", c.Name, name, v)
 		}
 		return nil
 	}
-	s := c.shares()
+	s := c.Shares()
 	for _, name := range slices.Sorted(maps.Keys(s)) {
 		if err := share(name, *s[name]); err != nil {
 			return err
@@ -98,7 +96,7 @@ func (c *Coefficients) check() error {
 			}
 		}
 	}
-	t := c.times()
+	t := c.Times()
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		if v := *t[name]; !(v >= 0 && v < 1e12) {
 			return fmt.Errorf("coefficients %q: %s is %v: a time lies between 0 and 1e12 ns", c.Name, name, v)
@@ -110,8 +108,9 @@ func (c *Coefficients) check() error {
 	return nil
 }
 
-// of is the share for a precision; where there is none, that of the next wider one, or of any.
-func of(m map[string]float64, precision string) float64 {
+// ShareOf is the share for a precision; where there is none, that of the next wider one, or of
+// any.
+func ShareOf(m map[string]float64, precision string) float64 {
 	for _, p := range []string{precision, "fp8", "bf16", "fp4"} {
 		if v, ok := m[p]; ok {
 			return v
@@ -120,54 +119,15 @@ func of(m map[string]float64, precision string) float64 {
 	return 0
 }
 
-//go:embed data/*.yaml
-var data embed.FS
-
-// shipped are the coefficients in the binary, by name.
-var shipped = sync.OnceValues(func() ([]Coefficients, error) {
-	b, err := data.ReadFile("data/coefficients.yaml")
-	if err != nil {
-		return nil, err
-	}
-	return ReadCoefficients("coefficients.yaml", b)
-})
-
-// ReadCoefficients reads a file of coefficients: a list under "coefficients". An unknown key is
-// an error.
-func ReadCoefficients(name string, b []byte) ([]Coefficients, error) {
-	var f struct {
-		Coefficients []Coefficients `yaml:"coefficients"`
-	}
-	dec := yaml.NewDecoder(bytes.NewReader(b))
-	dec.KnownFields(true)
-	if err := dec.Decode(&f); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if len(f.Coefficients) == 0 {
-		return nil, fmt.Errorf("%s: it holds no coefficients", name)
-	}
-	for i := range f.Coefficients {
-		if err := f.Coefficients[i].check(); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return f.Coefficients, nil
-}
-
-// CoefficientsFor finds, in the list and then among those in the binary, the coefficients of a
-// model on a GPU: those of both before those of the GPU. A GPU that nobody measured has none.
-func CoefficientsFor(list []Coefficients, model, gpu string) (*Coefficients, error) {
-	own, err := shipped()
-	if err != nil {
-		return nil, err
-	}
-	all := slices.Concat(list, own)
-	for _, name := range []string{gpu + "/" + model, gpu} {
-		for i := range all {
-			if all[i].Name == name {
-				return &all[i], nil
+// CoefficientsFor finds the coefficients of a model at a precision on a GPU: those of all three
+// before those of model and GPU, and those before the GPU's. A GPU that nobody measured has none.
+func (s *Set) CoefficientsFor(model, gpu, precision string) (*Coefficients, error) {
+	for _, name := range []string{gpu + "/" + model + "/" + precision, gpu + "/" + model, gpu} {
+		for i := range s.Coefficients {
+			if s.Coefficients[i].Name == name {
+				return &s.Coefficients[i], nil
 			}
 		}
 	}
-	return nil, fmt.Errorf("no coefficients for GPU %q: calibrate some from a bundle ('weir sim calibrate'), or name those of another GPU", gpu)
+	return nil, fmt.Errorf("step times of gpu %q: %w; fit some to a bundle with 'weir sim calibrate'", gpu, ErrUnknown)
 }
