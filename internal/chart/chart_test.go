@@ -49,7 +49,7 @@ func frontierPlot() *Plot {
 		Series: []Series{
 			{Name: "no offload", Enc: Encoding{Dotted: true}, Trail: []int{0, 1, 2}, Line: []int{1, 0},
 				Marks: []Mark{mark(8, 80, 7500, Normal), mark(16, 58, 12400, Normal), mark(32, 15, 8000, Dominated), mark(64, 7, 7600, Invalid)}},
-			{Name: "offload", Enc: Encoding{Filled: true, Hue: 1, Shape: Square, Dash: Long}, Trail: []int{0, 1, 2}, Line: []int{2, 1, 0},
+			{Name: "offload", Enc: Encoding{Filled: true, Hue: 1, Shape: Square, Dash: Long, Overlay: true}, Trail: []int{0, 1, 2}, Line: []int{2, 1, 0},
 				Marks: []Mark{mark(8, 80, 7500, Normal), mark(16, 58, 12400, Normal), mark(64, 22, 23000, Normal)}},
 		},
 	}

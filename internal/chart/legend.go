@@ -46,7 +46,7 @@ func Legend(id, title string, width float64, keys []Key) string {
 		switch k.Kind {
 		case KeySeries:
 			d.line(s.x, cy, s.x+24, cy, k.Enc.lineClass())
-			d.shape(k.Enc.Shape, s.x+12, cy, 4, k.Enc.markClass())
+			d.mark(k.Enc, s.x+12, cy, 4, k.Enc.markClass())
 		case KeyMark:
 			class := "mk hollow ink"
 			if k.Enc.Filled {
@@ -92,7 +92,7 @@ func Swatch(e Encoding) string {
 	var d doc
 	d.open("svg", "class", "weir swatch", "viewBox", "0 0 26 14", "width", "26", "height", "14", "aria-hidden", "true", "xmlns", "http://www.w3.org/2000/svg")
 	d.line(0, 7, 26, 7, e.lineClass())
-	d.shape(e.Shape, 13, 7, 4, e.markClass())
+	d.mark(e, 13, 7, 4, e.markClass())
 	d.end("svg")
 	return d.String()
 }

@@ -366,7 +366,7 @@ func (p *Plot) marks(d *doc, f *frame, taken []box) []box {
 			if m.State == Invalid {
 				d.cross(x, y, r, class)
 			} else {
-				d.shape(s.Enc.Shape, x, y, size, class)
+				d.mark(s.Enc, x, y, size, class)
 			}
 			d.el("circle", "cx", num(x), "cy", num(y), "r", num(r+6), "class", "target")
 			closeHit(d, m.Href)

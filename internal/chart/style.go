@@ -66,6 +66,8 @@ type Encoding struct {
 	Shape  Shape
 	Dash   Dash
 	Filled bool
+	// Overlay lays a cross over the mark: a run that is compared with others of its kind.
+	Overlay bool
 	// Dotted is for what was simulated or predicted: a thin dotted line in place of a full one.
 	Dotted bool
 }
@@ -85,6 +87,18 @@ func (e Encoding) markClass() string {
 		return "mk fill " + e.hue()
 	}
 	return "mk hollow " + e.hue()
+}
+
+// mark draws the mark of an encoding.
+func (d *doc) mark(e Encoding, x, y, r float64, class string) {
+	d.shape(e.Shape, x, y, r, class)
+	if e.Overlay {
+		over := "over " + e.hue()
+		if e.Filled {
+			over = "over on"
+		}
+		d.cross(x, y, r*.55, over)
+	}
 }
 
 // shape draws a mark of about radius r at x, y.

@@ -69,8 +69,9 @@ type cell struct {
 // maxSeries is how many curves a default view shows at most.
 const maxSeries = 6
 
-// look assigns hue by hardware, shape by engine, dash by precision, fill by offload.
-type look struct{ hardware, engines, precisions []string }
+// look assigns hue by hardware, shape by engine, dash by precision, fill by offload and a cross
+// to sweeps that are laid over the first one.
+type look struct{ hardware, engines, precisions, runs []string }
 
 func newLook(curves []frontier.Curve) *look {
 	l := &look{}
@@ -78,6 +79,7 @@ func newLook(curves []frontier.Curve) *look {
 		l.hardware = appendNew(l.hardware, c.Series.Hardware)
 		l.engines = appendNew(l.engines, c.Series.Engine)
 		l.precisions = appendNew(l.precisions, c.Series.Precision)
+		l.runs = appendNew(l.runs, c.Series.Run)
 	}
 	return l
 }
@@ -95,7 +97,9 @@ func (l *look) of(s *frontier.Series) chart.Encoding {
 		Shape:  chart.Shape(slices.Index(l.engines, s.Engine)),
 		Dash:   chart.Dash(slices.Index(l.precisions, s.Precision)),
 		Filled: s.Offloaded(),
-		Dotted: s.Simulated,
+		// The first of several sweeps is the one that others are laid over.
+		Overlay: slices.Index(l.runs, s.Run) > 0,
+		Dotted:  s.Simulated,
 	}
 }
 
