@@ -178,6 +178,33 @@ func TestAppendOnly(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, got, c.want)
 		}
 	}
+	without := func(text, from, to string) string {
+		i := strings.Index(text, from)
+		return text[:i] + text[i+strings.Index(text[i:], to):]
+	}
+	fixedOnly := without(bothMaster, "    agentic-coding:", "c-two:")
+	for name, c := range map[string]struct{ base, head, log, want string }{
+		"a new config": {fixedOnly[:strings.Index(fixedOnly, "c-two:")], bothMaster, logEntry("c-two", "  append-only: true\n"),
+			"m.yaml:1:1: append-only, and config c-one changed, which no entry names; make it two changes\nm.yaml:14:1: append-only, and config c-two is not in the base revision; use an entry without append-only"},
+		"a config less": {bothMaster, bothMaster[:strings.Index(bothMaster, "c-two:")], entry,
+			"log:1:3: append-only, and config c-two was removed; restore it"},
+		"a scenario more": {fixedOnly, bothMaster, entry,
+			"m.yaml:1:1: append-only, and scenario agentic-coding of c-one was added or removed; use an entry without append-only"},
+		"no points before": {fixedOnly, fixedOnly, entry,
+			"log:1:3: append-only, and the base revision has no points for this entry; use an entry without append-only"},
+	} {
+		base, err := loadText(t, c.base, testRunners)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, err := loadText(t, c.head, testRunners)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := jobs(t, head, c.log, ChangelogOptions{Base: base}); err == nil || err.Error() != c.want {
+			t.Errorf("%s:\n got %v\nwant %s", name, err, c.want)
+		}
+	}
 	for name, c := range map[string]struct {
 		log  string
 		opt  ChangelogOptions
@@ -198,6 +225,7 @@ func TestChangelogRules(t *testing.T) {
 		`log:1:3: [0]: config-keys is missing; add 'config-keys: [name-of-a-config]'`:                                            "- description: [d]\n  pr-link: XXX\n",
 		`log:1:16: [0].config-keys: is empty; name a config`:                                                                     "- config-keys: []\n  description: [d]\n  pr-link: XXX\n",
 		`log:2:16: [0].description: is "d", but must be a list; write it as a list: [a, b] or lines that begin with '- '`:        "- config-keys: [a]\n  description: d\n  pr-link: XXX\n",
+		`log:2:16: [0].description: is empty; say what changed`:                                                                  "- config-keys: [a]\n  description: []\n  pr-link: XXX\n",
 		`log:3:12: [0].pr-link: 7 is read as a whole number, but must be a string; write "7"`:                                    "- config-keys: [a]\n  description: [d]\n  pr-link: 7\n",
 		`log:4:3: [0].evalsonly: unknown key; did you mean evals-only?`:                                                          logEntry("a", "  evalsonly: true\n"),
 		`log:4:15: [0].evals-only: "x" is not true or false; write true or false`:                                                logEntry("a", "  evals-only: x\n"),

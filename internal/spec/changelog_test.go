@@ -118,8 +118,9 @@ func TestChangelogOnlyGrows(t *testing.T) {
 			`head:5:1: line 5 of base was deleted or changed: "pr-link: XXX"; restore it and append a new entry: the changelog is a log, old lines stay`},
 		"line added at the end of an old entry": {oldLog + "  evals-only: true\n",
 			`head:12:1: the entry at line 7 of base was changed: "evals-only: true" was added to it; restore it and append a new entry: the changelog is a log, old lines stay`},
-		"nothing":     {oldLog, "head: nothing was added since base; append an entry"},
-		"white space": {oldLog + "\n\n", "head: nothing was added since base but white space; append an entry"},
+		"only a comment": {oldLog + "# the end\n", "head: what was added since base holds no entry; append one"},
+		"nothing":        {oldLog, "head: nothing was added since base; append an entry"},
+		"white space":    {oldLog + "\n\n", "head: nothing was added since base but white space; append an entry"},
 	} {
 		_, err := AddedEntries("base", []byte(oldLog), "head", []byte(c.head))
 		if err == nil || err.Error() != c.want {

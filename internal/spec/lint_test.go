@@ -95,6 +95,8 @@ func TestEveryLintRule(t *testing.T) {
 			"recipes/r.yaml:6:67: dram-share: hicache-size: 400 GB x 4 ranks = 1600 GB is over the share 1499.999 GB (2999.999 GB the 3 TB cap x 4/8 GPUs); use 374.999 GB or less per rank"},
 		{"dram-share", "m.yaml", "conc-list: [8]", "conc-list: [8]\n        weir: { host-gb-per-rank: 375.1 }",
 			"m.yaml:19:35: dram-share: host-gb-per-rank: 375.1 GB x 4 ranks = 1500.4 GB is over the share 1499.999 GB (2999.999 GB the 3 TB cap x 4/8 GPUs); use 374.999 GB or less per rank"},
+		{"dram-share", "m.yaml", "additional-settings: [", `additional-settings: ["TOTAL_CPU_DRAM_GB=1300", `,
+			"m.yaml:19:86: dram-share: c sets 1300 GB and the share is 1199 GB; remove the setting or lower it to 1199"},
 		{"golden-al", "recipes/r.yaml", "'2.50'", "'2.99'",
 			"recipes/r.yaml:4:50: golden-al: sglang-simulate-acc-len is 2.99, and no golden curve of glm5.2 with thinking_on has it; use 2.50 for 2 draft tokens (glm5.2_mtp)"},
 		{"golden-al", "recipes/r.yaml", "name: r", "name: r # {\"thinking\": false}",

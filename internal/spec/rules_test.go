@@ -130,6 +130,15 @@ var ruleCases = []ruleCase{
 	{"key not a name", fixedMaster, "precision: fp8", "precision: fp8\n  [a]: 1",
 		`m.yaml:6:3: c: a key of the mapping is not a name; write the key as a plain word`},
 
+	{"item without a value", agentMaster, "kv-offloading: none, conc-list: [1, 4]", "kv-offloading: none, conc-list: [1, ~]",
+		`m.yaml:13:54: c.scenarios.agentic-coding[0].search-space[0].conc-list[1]: has no value; write it as a whole number`},
+	{"setting without a value", multiMaster, `["A=1"]`, `[~]`,
+		`m.yaml:19:87: c.scenarios.agentic-coding[0].search-space[0].prefill.additional-settings[0]: has no value; give it one`},
+	{"merge of a word", fixedMaster, "precision: fp8", "precision: fp8\n  <<: a",
+		`m.yaml:6:7: c.<<: is "a", but must be a mapping; name an anchored mapping: <<: *name`},
+	{"merge that merges", fixedMaster, "precision: fp8", "precision: fp8\n  <<: { <<: { a: b } }",
+		`m.yaml:6:9: c.<<: a merged mapping merges again; write the values out`},
+
 	// Keys.
 	{"unknown key, near", fixedMaster, "precision: fp8", "precision: fp8\n  precison: fp8",
 		`m.yaml:6:3: c.precison: unknown key; did you mean precision?`},
@@ -328,6 +337,57 @@ func TestRunnersRules(t *testing.T) {
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s:\n got %v\nwant %s", name, err, c.want)
 		}
+	}
+}
+
+// What is accepted and has no effect, with its exact message.
+func TestWarnings(t *testing.T) {
+	for want, c := range map[string][2]string{
+		"": {fixedMaster, testRunners},
+		"m.yaml:7:11: c.runner: runner b200-x is not in runners.yaml; did you mean b200? Or add it to the labels there": {
+			strings.Replace(fixedMaster, "cluster:b300-nv", "b200-x", 1), testRunners},
+		"m.yaml:11:25: c.scenarios.agentic-coding[0].dram-utilization: dram-utilization has no effect: no entry has kv-offloading: dram; remove it": {
+			strings.Replace(agentMaster, `dram, kv-offload-backend: { name: hicache, version: "1.2" }`, "none", 1), testRunners},
+		"runners.yaml:8:3: hardware.x: no label has this name; add it to labels or remove it": {
+			fixedMaster, testRunners + "  x: { available-cpu-dram-mib: 1, gpus-per-node: 1 }\n"},
+	} {
+		s, err := loadText(t, c[0], c[1])
+		if err != nil {
+			t.Errorf("%s: %v", want, err)
+			continue
+		}
+		if got := s.Warnings.Error(); got != want {
+			t.Errorf("\n got %s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestSelectionRules(t *testing.T) {
+	s, err := loadText(t, fixedMaster, testRunners)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := 1, 2
+	for want, sel := range map[string]Selection{
+		"step size 1 is not above 1; use 2 or more":                              {Step: 1},
+		"min concurrency 2 is above max concurrency 1; swap them":                {MinConc: &two, MaxConc: &one},
+		`runner type "b20" is not in runners.yaml; did you mean b200?`:           {RunnerType: []string{"b20"}},
+		`sequence lengths "2k2k" have no such name; use 1k1k or 8k1k`:            {SeqLens: []string{"2k2k"}},
+		`scenario type "chat" is not known; use fixed-seq-len or agentic-coding`: {Scenarios: []Scenario{"chat"}},
+		`no config matches "x*" in m.yaml`:                                       {Keys: []string{"x*"}},
+		`no config matches "d" in m.yaml; did you mean c?`:                       {Keys: []string{"c", "d"}},
+		`config key "[*": syntax error in pattern`:                               {Keys: []string{"[*"}},
+	} {
+		if _, err := s.Points(sel); err == nil || err.Error() != want {
+			t.Errorf("\n got %v\nwant %s", err, want)
+		}
+	}
+	m, _ := s.Matrix(Selection{}, EvalsNone)
+	if _, err := m.Explain("m_8k1k"); err == nil || !strings.HasPrefix(err.Error(), `no point of the selection has the id or name "m_8k1k"`) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := m.Explain("dsr1_8k1k"); err == nil || !strings.HasSuffix(err.Error(), "give more digits of the id") {
+		t.Errorf("error %v", err)
 	}
 }
 
