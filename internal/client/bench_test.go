@@ -65,7 +65,7 @@ func BenchmarkTimestamps(b *testing.B) {
 	for _, streams := range []int{1, 10, 100, 500, 1000} {
 		for _, way := range []string{"poller", "goroutine", "nethttp"} {
 			b.Run(fmt.Sprintf("%s/streams=%d", way, streams), func(b *testing.B) {
-				load := Load{Streams: streams, TTFT: 50 * time.Millisecond, Gap: 10 * time.Millisecond, Tokens: 200, For: 10 * time.Second}
+				load := Load{Streams: streams, TTFT: 50 * time.Millisecond, Gap: 10 * time.Millisecond, Tokens: 200, For: 6 * time.Second}
 				url := server(b, "pace")
 				for b.Loop() {
 					var c *Calibration

@@ -68,7 +68,7 @@ type Health struct {
 	// when they are those at which the client read them.
 	Stamps   string    `json:"stamps"`
 	ReadLag  Quantiles `json:"read_lag"`  // from the kernel having bytes to the reader taking them
-	TimerLag Quantiles `json:"timer_lag"` // by how much a sleep of 10 ms is too long
+	TimerLag Quantiles `json:"timer_lag"` // by how much a sleep of 50 ms is too long
 	GCPause  Quantiles `json:"gc_pause"`  // stops of the world; quantiles are upper edges of Go's buckets
 	Sched    Quantiles `json:"sched_lag"` // waits of goroutines for a processor
 
@@ -83,7 +83,7 @@ func (h *health) begin(over <-chan struct{}) {
 	h.began, h.cpu = time.Now(), processCPU()
 	h.baseline = readRuntime()
 	go func() {
-		const nap = 10 * time.Millisecond
+		const nap = 50 * time.Millisecond
 		for {
 			from := time.Now()
 			select {

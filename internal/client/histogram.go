@@ -6,31 +6,37 @@ import (
 	"time"
 )
 
-// A histogram counts durations in buckets of at most 1/16 of their value, from 1 ns to 2^40 ns
+// A histogram counts durations in buckets of at most 1/64 of their value, from 1 ns to 2^40 ns
 // (18 minutes). Its quantiles are the upper edges of buckets, so they are never too small.
 // It may be written and read at the same time.
 type histogram struct {
-	buckets [37 * 16]atomic.Uint64
+	buckets [35 * steps]atomic.Uint64
 	n       atomic.Uint64
 	sum     atomic.Int64
 	max     atomic.Int64
 }
 
+// steps is the number of buckets from one power of two to the next, 1 << stepBits.
+const (
+	stepBits = 6
+	steps    = 1 << stepBits
+)
+
 func bucketOf(d int64) int {
-	if d < 16 {
+	if d < steps {
 		return int(max(d, 0))
 	}
-	e := bits.Len64(uint64(d)) - 5 // d>>e is 16 to 31
-	return min((e+1)*16+int(d>>e)-16, 37*16-1)
+	e := bits.Len64(uint64(d)) - stepBits - 1 // d>>e is steps to 2*steps-1
+	return min((e+1)*steps+int(d>>e)-steps, 35*steps-1)
 }
 
 // upper is the largest value of a bucket.
 func upper(i int) int64 {
-	if i < 16 {
+	if i < steps {
 		return int64(i)
 	}
-	e := i/16 - 1
-	return (int64(i%16)+17)<<e - 1
+	e := i/steps - 1
+	return (int64(i%steps)+steps+1)<<e - 1
 }
 
 func (h *histogram) observe(d int64) {

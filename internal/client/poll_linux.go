@@ -30,6 +30,7 @@ type poller struct {
 	over  bool
 	gone  chan struct{}
 
+	rate    rate
 	askedAt int64 // what is read now had not arrived at this instant
 	blocked bool  // the poller slept until it was woken,
 	wokenAt int64 // which was then
@@ -66,6 +67,27 @@ func newPoller(t *Target) (*poller, error) {
 	p := &poller{t: t, ep: ep, wakeFd: wake, stampFd: stamp, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now()}
 	go p.run()
 	return p, nil
+}
+
+// A poller that is woken for every event spends more on waking than on reading, and so does
+// the kernel of whoever sends. Above busyRate events a second it sleeps for busyNap between
+// rounds and takes what has come: the kernel notes when bytes come, so no instant suffers.
+const busyRate = 5000
+
+var busyNap = unix.NsecToTimespec(200_000)
+
+// A rate tells whether events come often, looked at every hundredth of a second.
+type rate struct {
+	events int
+	from   int64
+	high   bool
+}
+
+func (r *rate) roll(now int64) {
+	if d := now - r.from; d >= 10_000_000 {
+		r.high = int64(r.events)*1_000_000_000/d > busyRate
+		r.events, r.from = 0, now
+	}
 }
 
 // poll starts the pollers: one for every two processors, at most eight.
@@ -161,7 +183,11 @@ func (p *poller) run() {
 	var ready [pollBatch]*wire
 	var more, again []*wire // those with more to read than their turn allowed
 	for {
+		if p.rate.high && p.health.lag.n.Load() > 0 {
+			unix.Nanosleep(&busyNap, nil)
+		}
 		before := p.t.clock.Now()
+		p.rate.roll(before)
 		n, err := unix.EpollWait(p.ep, events[:], 0)
 		if p.blocked = n == 0 && err == nil && len(more) == 0; p.blocked {
 			p.askedAt = before
@@ -172,6 +198,7 @@ func (p *poller) run() {
 			n = 0
 			time.Sleep(time.Millisecond)
 		}
+		p.rate.events += max(n, 0)
 		p.mu.Lock()
 		over := p.over
 		for i := range n {
