@@ -121,7 +121,7 @@ func (b *build) nodeSettings(side string) {
 // port is the number of a use on a node: the recipe's, or the usual one.
 func (b *build) port(node int, name string, usual, offset int) int {
 	if n := b.r.Ports[name]; n > 0 {
-		usual = n
+		return n + offset
 	}
 	return b.pl.port(node, usual+offset)
 }

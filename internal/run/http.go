@@ -28,6 +28,10 @@ type HTTP struct {
 	// ObservedGPUs is the number of GPUs that the server was seen to use; Unknown where
 	// nobody looked.
 	ObservedGPUs int64
+	// Watchdog says when a run stands still.
+	Watchdog replay.Watchdog
+	// Edit, when set, adds to the meta what started the servers; it is called before every write.
+	Edit func(*record.Meta)
 }
 
 // Name is "http".
@@ -45,7 +49,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		return err
 	}
 	m.ObservedGPUs = h.ObservedGPUs
-	if err := w.WriteMeta(m); err != nil {
+	if err := h.writeMeta(w, m); err != nil {
 		return err
 	}
 	words := h.Words
@@ -83,7 +87,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	if err != nil {
 		return failf("config", "%v", err)
 	}
-	s.Watch(replay.Watchdog{})
+	s.Watch(h.Watchdog)
 	clock := replay.NewClock()
 	cfg := h.Client
 	cfg.Clock = clock
@@ -133,6 +137,13 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	j.lru(m, meter)
 	if ctx.Err() != nil {
 		m.Cancelled = "interrupted"
+	}
+	return h.writeMeta(w, m)
+}
+
+func (h *HTTP) writeMeta(w *record.BundleWriter, m *record.Meta) error {
+	if h.Edit != nil {
+		h.Edit(m)
 	}
 	return w.WriteMeta(m)
 }

@@ -1,0 +1,431 @@
+package run
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+)
+
+// Launch measures a job on engines that it starts for it and stops after it: the whole life of
+// a point. Processes run on this machine, or where Wrap puts them.
+type Launch struct {
+	Recipe *engine.Recipe
+	Facts  *facts.Set // nil takes the embedded facts
+	Place  engine.Place
+	// Wrap turns the command of a process into one that runs it on its node; nil runs it here.
+	Wrap func(p *engine.Process, argv []string) []string
+	// Scratch is the folder for files of processes; it is made, and removed after the point.
+	Scratch string
+	// Check looks at the nodes before anything starts; nil looks at none. A Failure that it
+	// returns keeps its class.
+	Check func(ctx context.Context, j *Job, d *engine.Deployment) error
+	// ObservedGPUs is what the allocation holds; Unknown where nobody knows.
+	ObservedGPUs int64
+	Fleet        json.RawMessage
+	Client       client.Config // timeouts and the like; its URLs are set here
+	Words        *prompt.Words
+	// Node names the nodes of the allocation, for the record.
+	Nodes []string
+	// Log, when set, gets a line for every step.
+	Log func(string)
+}
+
+// Defaults of recipes that set no times.
+const (
+	startWait  = 30 * time.Minute
+	drainWait  = 2 * time.Minute
+	stopWait   = time.Minute
+	silentWait = 10 * time.Minute
+)
+
+// Local is a Launch on this machine: free ports, loopback addresses.
+func Local(r *engine.Recipe, weir, scratch string) *Launch {
+	return &Launch{Recipe: r, Scratch: scratch, ObservedGPUs: record.Unknown,
+		Place: engine.Place{Addr: func(int) string { return "127.0.0.1" }, Port: FreePort(), Weir: weir}}
+}
+
+// Name is "local".
+func (*Launch) Name() string { return "local" }
+
+func (l *Launch) say(format string, a ...any) {
+	if l.Log != nil {
+		l.Log(fmt.Sprintf(format, a...))
+	}
+}
+
+// Measure implements Executor.
+func (l *Launch) Measure(ctx context.Context, j *Job, w *record.BundleWriter) (err error) {
+	q, err := l.Recipe.Planned(j.Point)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	d, err := engine.Build(q, j.Verdict, l.Recipe, l.Place)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	if l.Check != nil {
+		if err := l.Check(ctx, j, d); err != nil {
+			return err
+		}
+	}
+	m, err := j.meta()
+	if err != nil {
+		return err
+	}
+	g := newGroup(l.Scratch, filepath.Join(w.Dir(), record.LogsDir), l.Wrap)
+	if err := os.MkdirAll(l.Scratch, 0o777); err != nil {
+		return failf("node", "%v", err)
+	}
+	var clean *bool
+	edit := func(m *record.Meta) { l.edit(m, d, g, clean) }
+	edit(m)
+	if err := w.WriteMeta(m); err != nil {
+		return err
+	}
+	defer func() {
+		stopErr := g.stop(l.Recipe.Ready.Stop.Or(stopWait))
+		if stopErr == nil {
+			stopErr = l.portsFree(d)
+		}
+		os.RemoveAll(l.Scratch)
+		l.say("stopped")
+		if stopErr != nil {
+			l.say("not clean after the stop: %v", stopErr)
+			if err == nil {
+				err = failf("node", "not clean after the stop: %v", stopErr)
+			}
+		}
+	}()
+	start, cancel := context.WithTimeout(ctx, l.Recipe.Ready.Start.Or(startWait))
+	err = l.bringUp(start, d, g)
+	cancel()
+	if err != nil {
+		return cmp.Or(ctx.Err(), err)
+	}
+	if clean, err = l.flush(ctx, d, g); err != nil {
+		return cmp.Or(ctx.Err(), err)
+	}
+	return l.drive(ctx, j, w, d, g, edit)
+}
+
+// drive replays against the servers and ends at once when one of their processes does.
+func (l *Launch) drive(ctx context.Context, j *Job, w *record.BundleWriter, d *engine.Deployment, g *group, edit func(*record.Meta)) error {
+	var stalled string
+	cfg := l.Client
+	cfg.URLs = d.URLs
+	cfg.SessionHeaders = append(slices.Clone(cfg.SessionHeaders), d.SessionHeaders...)
+	h := &HTTP{
+		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs,
+		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
+		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.Recipe.Ready.Silent.Or(silentWait)), Factor: 1},
+		Edit: func(m *record.Meta) {
+			edit(m)
+			stalled = m.Stalled
+		},
+	}
+	if h.ObservedGPUs == record.Unknown && d.Simulated {
+		h.ObservedGPUs = int64(d.GPUs)
+	}
+	run, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-g.died:
+			cancel()
+		case <-run.Done():
+		}
+	}()
+	l.say("replaying")
+	err := h.Measure(run, j, w)
+	select {
+	case <-g.died:
+		x, how := g.dead()
+		return failf(deathClass(x, "crash"), "%s", how)
+	default:
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	case stalled != "":
+		return failf("stall", "%s", stalled)
+	}
+	return nil
+}
+
+// edit adds what was started to the meta.
+func (l *Launch) edit(m *record.Meta, d *engine.Deployment, g *group, clean *bool) {
+	m.Processes = nil
+	for _, p := range d.Processes {
+		x := record.Process{Role: p.Role, Host: l.node(p.Node), Argv: p.Argv, Env: map[string]string{}}
+		for _, v := range p.Env {
+			x.Env[v.Name] = v.Value
+		}
+		m.Processes = append(m.Processes, x)
+	}
+	if raw, err := json.Marshal(l.Recipe); err == nil {
+		m.Recipe = raw
+	}
+	m.Fleet, m.CacheClean = l.Fleet, clean
+	if m.Engine.Name == "" || d.Simulated {
+		m.Engine.Name = d.Engine
+	}
+	if d.Simulated {
+		m.Simulated = true
+		m.Engine.Version = m.Weir
+	}
+	m.Engine.Image = d.Image
+}
+
+func (l *Launch) node(i int) string {
+	if i < len(l.Nodes) {
+		return l.Nodes[i]
+	}
+	return ""
+}
+
+// bringUp starts the roles in order, waits for each stage, and ends when a whole generation
+// comes back from the endpoints that the load will go to. All that time it watches every process.
+func (l *Launch) bringUp(ctx context.Context, d *engine.Deployment, g *group) error {
+	last := 0
+	for _, p := range d.Processes {
+		last = max(last, p.Stage)
+	}
+	for stage := 0; stage <= last; stage++ {
+		for _, p := range d.Processes {
+			if p.Stage != stage || len(p.Argv) == 0 {
+				continue
+			}
+			l.say("starting %s", p.Name)
+			if err := g.start(p); err != nil {
+				return failf("start", "%v", err)
+			}
+		}
+		for _, p := range d.Processes {
+			if p.Stage != stage || p.URL == "" || p.Health == "" {
+				continue
+			}
+			if err := l.until(ctx, g, p.Name, func(ctx context.Context) error { return healthy(ctx, p.URL+p.Health) }); err != nil {
+				return err
+			}
+		}
+	}
+	for _, u := range d.URLs {
+		if err := l.until(ctx, g, "the canary at "+u, func(ctx context.Context) error {
+			_, err := canary(ctx, u, d.Model)
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	l.say("serving")
+	return nil
+}
+
+// until asks again until it succeeds, a process dies, or the time for the start is over.
+func (l *Launch) until(ctx context.Context, g *group, what string, ask func(context.Context) error) error {
+	var last error
+	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, time.Second) {
+		one, cancel := context.WithTimeout(ctx, probeTimeout)
+		err := ask(one)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-g.died:
+			x, how := g.dead()
+			return failf(deathClass(x, "start"), "%s", how)
+		case <-ctx.Done():
+			return failf("start", "%s does not serve after %v: %v", what, l.Recipe.Ready.Start.Or(startWait), last)
+		case <-time.After(pause):
+		}
+	}
+}
+
+var plain = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+func healthy(ctx context.Context, url string) error {
+	status, _, err := send(ctx, http.MethodGet, url, nil)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("%s answers %d", url, status)
+	}
+	return err
+}
+
+// send makes one small request.
+func send(ctx context.Context, method, url string, body []byte) (int, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := plain.Do(req)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, raw, err
+}
+
+// canaryWords is how long the canary's prompt is: several pages of any engine's cache, so that
+// the same prompt again shows whether the cache kept it.
+const canaryWords = 600
+
+// canary asks for one token and returns how many tokens of its prompt came from a cache, -1
+// where the server does not say.
+func canary(ctx context.Context, url, model string) (cached int64, err error) {
+	body, err := json.Marshal(map[string]any{
+		"model": model, "max_tokens": 1, "stream": false, "temperature": 0,
+		"messages": []map[string]string{{"role": "user", "content": "weir canary" + strings.Repeat(" ready", canaryWords)}},
+	})
+	if err != nil {
+		return 0, err
+	}
+	status, raw, err := send(ctx, http.MethodPost, url+"/v1/chat/completions", body)
+	if err != nil {
+		return 0, err
+	}
+	if status != http.StatusOK {
+		return 0, fmt.Errorf("%s answers %d: %.200s", url, status, raw)
+	}
+	var v struct {
+		Choices []struct{} `json:"choices"`
+		Usage   struct {
+			Completion int64 `json:"completion_tokens"`
+			Details    struct {
+				Cached *int64 `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal(raw, &v); err != nil || len(v.Choices) == 0 {
+		return 0, fmt.Errorf("%s answers without a choice: %.200s", url, raw)
+	}
+	if v.Usage.Details.Cached == nil {
+		return -1, nil
+	}
+	return *v.Usage.Details.Cached, nil
+}
+
+// flush empties every cache and proves it: the canary's prompt, sent again, must not be found.
+// It returns nil where nothing tells.
+func (l *Launch) flush(ctx context.Context, d *engine.Deployment, g *group) (*bool, error) {
+	any := slices.ContainsFunc(d.Processes, func(p engine.Process) bool { return len(p.Flush) > 0 })
+	if !any {
+		return nil, nil
+	}
+	end, cancel := context.WithTimeout(ctx, l.Recipe.Ready.Drain.Or(drainWait))
+	defer cancel()
+	if err := l.flushAll(end, d, g); err != nil {
+		return nil, err
+	}
+	cached, err := canary(end, d.URLs[0], d.Model)
+	if err != nil {
+		return nil, failf("crash", "the server does not answer after a flush: %v", err)
+	}
+	if err := l.flushAll(end, d, g); err != nil {
+		return nil, err
+	}
+	if cached < 0 {
+		return nil, nil
+	}
+	clean := cached < canaryWords/2 // the chat template's own tokens may be kept
+	l.say("flushed, %d tokens of the canary were still cached", cached)
+	return &clean, nil
+}
+
+func (l *Launch) flushAll(ctx context.Context, d *engine.Deployment, g *group) error {
+	for _, p := range d.Processes {
+		for _, c := range p.Flush {
+			url := c.Path
+			if strings.HasPrefix(url, "/") {
+				url = p.URL + url
+			}
+			err := l.until(ctx, g, "the flush of "+p.Name, func(ctx context.Context) error {
+				status, raw, err := send(ctx, c.Method, url, nil)
+				switch {
+				case err != nil:
+					return err
+				case c.Optional && status >= 400 && status < 500:
+					return nil
+				case status != http.StatusOK || !strings.Contains(string(raw), c.Contains):
+					return fmt.Errorf("%s answers %d: %.100s", url, status, raw)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// portsFree says whether every port of the deployment on this machine can be taken again.
+func (l *Launch) portsFree(d *engine.Deployment) error {
+	if l.Wrap != nil {
+		return nil // the nodes are not this machine; the scheduler ends what is left with the job
+	}
+	var errs []error
+	for _, p := range d.Processes {
+		for _, port := range p.Ports {
+			if c, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second); err == nil {
+				c.Close()
+				errs = append(errs, fmt.Errorf("port %d of %s is still served", port, p.Name))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// FreePort picks ports that nobody listens on, outside the range that outgoing connections
+// take, never the same twice.
+func FreePort() func(node, usual int) int {
+	var mu sync.Mutex
+	given := map[int]bool{}
+	return func(_, usual int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		for range 1000 {
+			p := 12000 + rand.IntN(20000)
+			if given[p] {
+				continue
+			}
+			l, err := net.Listen("tcp", fmt.Sprintf(":%d", p))
+			if err != nil {
+				continue
+			}
+			l.Close()
+			given[p] = true
+			return p
+		}
+		return usual
+	}
+}

@@ -1,0 +1,241 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/weirbench/weir/internal/engine"
+)
+
+// A group is the processes of one deployment, each the leader of a process group of its own,
+// so that what an engine spawns can be stopped with it.
+type group struct {
+	scratch string // files and working folders of processes
+	logs    string
+	// wrap turns the command of a process into one that runs it on its node; nil runs it here.
+	wrap func(p *engine.Process, argv []string) []string
+
+	procs  []*process
+	mu     sync.Mutex
+	died   chan struct{} // closed when a process ended that should not have
+	first  *process      // the one that did
+	ending bool
+}
+
+type process struct {
+	engine.Process
+	argv []string // as it was started, with environment and wrapper
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{}
+	err  error // of Wait, once done
+}
+
+func newGroup(scratch, logs string, wrap func(*engine.Process, []string) []string) *group {
+	return &group{scratch: scratch, logs: logs, wrap: wrap, died: make(chan struct{})}
+}
+
+// start begins one process with its output in a log of its own.
+func (g *group) start(p engine.Process) error {
+	dir := filepath.Join(g.scratch, p.Name)
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for name, text := range p.Files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			return err
+		}
+	}
+	argv := p.Argv
+	if len(p.Env) > 0 {
+		words := []string{"env"}
+		for _, v := range p.Env {
+			words = append(words, v.Name+"="+v.Value)
+		}
+		argv = append(words, argv...)
+	}
+	if g.wrap != nil {
+		argv = g.wrap(&p, argv)
+	}
+	x := &process{Process: p, argv: argv, log: filepath.Join(g.logs, p.Name+".log"), done: make(chan struct{})}
+	out, err := os.Create(x.log)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	x.cmd = exec.Command(argv[0], argv[1:]...)
+	x.cmd.Dir, x.cmd.Stdout, x.cmd.Stderr = dir, out, out
+	ownGroup(x.cmd)
+	if err := x.cmd.Start(); err != nil {
+		return fmt.Errorf("%s: %w", p.Name, err)
+	}
+	g.procs = append(g.procs, x)
+	go func() {
+		x.err = x.cmd.Wait()
+		g.mu.Lock()
+		if !g.ending && g.first == nil && (x.Role != "external" || x.err != nil) {
+			g.first = x
+			close(g.died)
+		}
+		g.mu.Unlock()
+		close(x.done)
+	}()
+	return nil
+}
+
+// dead says how the first process ended that should not have, with the last lines that matter.
+func (g *group) dead() (*process, string) {
+	g.mu.Lock()
+	x := g.first
+	g.mu.Unlock()
+	<-x.done
+	how := "ended"
+	if x.err != nil {
+		how = x.err.Error()
+	}
+	return x, fmt.Sprintf("%s: %s; its last lines: %s", x.Name, how, strings.Join(lastLines(x.log, 5), " | "))
+}
+
+// stop ends all processes, last one first: TERM to the group, KILL after the time given. It
+// says what is left: a process of a group or a port that is still served.
+func (g *group) stop(patience time.Duration) error {
+	g.mu.Lock()
+	g.ending = true
+	g.mu.Unlock()
+	var left []string
+	for _, x := range slices.Backward(g.procs) {
+		if len(x.Stop) > 0 {
+			cmd := exec.Command(x.Stop[0], x.Stop[1:]...)
+			cmd.Dir = filepath.Join(g.scratch, x.Name)
+			ownGroup(cmd)
+			if err := runFor(cmd, patience); err != nil {
+				left = append(left, fmt.Sprintf("%s: %s: %v", x.Name, x.Stop[0], err))
+			}
+		}
+		pid := x.cmd.Process.Pid
+		signalGroup(pid, syscall.SIGTERM)
+		if !waitGone(x, pid, patience) {
+			signalGroup(pid, syscall.SIGKILL)
+			if !waitGone(x, pid, 10*time.Second) {
+				left = append(left, fmt.Sprintf("%s: process group %d is still there after KILL", x.Name, pid))
+			}
+		}
+	}
+	if len(left) > 0 {
+		return errors.New(strings.Join(left, "; "))
+	}
+	return nil
+}
+
+// waitGone waits until the leader is reaped and its group is empty.
+func waitGone(x *process, pid int, limit time.Duration) bool {
+	end := time.Now().Add(limit)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-x.done:
+			if !groupAlive(pid) {
+				return true
+			}
+		default:
+		}
+		if time.Now().After(end) {
+			return false
+		}
+		time.Sleep(pause)
+	}
+}
+
+// runFor runs a command and ends its group after a time.
+func runFor(cmd *exec.Cmd, limit time.Duration) error {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	cmd.WaitDelay = time.Second
+	t := time.AfterFunc(limit, func() { signalGroup(cmd.Process.Pid, syscall.SIGKILL) })
+	defer t.Stop()
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+// lastLines are the last lines of a file that say something, errors first where there are some.
+func lastLines(path string, n int) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Size() > 64<<10 {
+		if _, err := f.Seek(-64<<10, io.SeekEnd); err != nil {
+			return []string{err.Error()}
+		}
+	}
+	raw, err := io.ReadAll(f)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var all, bad []string
+	for line := range strings.SplitSeq(string(raw), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		if len(line) > 300 {
+			line = line[:300] + "..."
+		}
+		all = append(all, line)
+		low := strings.ToLower(line)
+		if strings.Contains(low, "error") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory") || strings.Contains(low, "panic") {
+			bad = append(bad, line)
+		}
+	}
+	if len(bad) > 0 {
+		all = bad
+	}
+	if len(all) == 0 {
+		return []string{"it said nothing"}
+	}
+	return all[max(0, len(all)-n):]
+}
+
+// deathClass says from how a process ended why: memory, its configuration, or what else.
+func deathClass(x *process, other string) string {
+	text := strings.ToLower(strings.Join(lastLines(x.log, 50), "\n"))
+	var exit *exec.ExitError
+	code := 0
+	if errors.As(x.err, &exit) {
+		code = exit.ExitCode()
+		if st, ok := exit.Sys().(syscall.WaitStatus); ok && st.Signaled() && st.Signal() == syscall.SIGKILL {
+			code = 137
+		}
+	}
+	for _, s := range []string{"out of memory", "outofmemory", "out-of-memory", "not enough host memory", "cannot allocate memory"} {
+		if strings.Contains(text, s) {
+			return "capacity"
+		}
+	}
+	if other == "start" && code == 137 {
+		return "capacity" // who else kills an engine that loads
+	}
+	if other == "start" {
+		for _, s := range []string{"unrecognized argument", "unknown flag", "invalid choice", "no such option"} {
+			if strings.Contains(text, s) {
+				return "config"
+			}
+		}
+	}
+	return other
+}
