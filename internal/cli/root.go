@@ -42,6 +42,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newDemoCmd(app),
 		newSweepCmd(app),
 		newRenderCmd(app),
+		newPointCmd(app),
 		newReplayCmd(app),
 		newLoadCmd(app),
 		newCorpusCmd(app),

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirbench/weir/internal/corpus"
-	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
 	"github.com/weirbench/weir/internal/store"
@@ -29,18 +28,19 @@ type sweepFlags struct {
 	failFast bool
 	conc     []int
 	seed     int64
-	warmup   int
+	launch   launchFlags
+	corpus   string // where the traces were read from
 	command  string // that made the sweep, for the report
 }
 
 func (f *sweepFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.DurationVar(&f.duration, "duration", 0, "profiling time of a point; 0 takes the file's")
-	fl.IntVarP(&f.parallel, "parallel", "j", runtime.NumCPU(), "points at once on the simulated engine")
+	fl.IntVarP(&f.parallel, "parallel", "j", 0, "points at once; 0 takes a processor each on the simulated engine and one where engines are started here")
 	fl.BoolVar(&f.failFast, "fail-fast", false, "begin no more points after one that failed")
 	fl.IntSliceVar(&f.conc, "conc", nil, "keep only these concurrencies")
 	fl.Int64Var(&f.seed, "seed", -1, "seed of every point; -1 takes the file's")
-	fl.IntVar(&f.warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
+	f.launch.add(fl)
 }
 
 func newSweepCmd(app *App) *cobra.Command {
@@ -55,7 +55,10 @@ func newSweepCmd(app *App) *cobra.Command {
 point, runs those that fit, and writes a bundle a point, the store and report.html.
 
 The same command again runs only what has no whole bundle yet. An interrupt stops the
-points that are running and keeps nothing of them.`,
+points that are running and keeps nothing of them.
+
+weir.recipe of a config says what runs: sim is the simulated engine in virtual time; any other
+name is a recipe whose processes are started for a point and stopped after it.`,
 		Example: `  weir sweep -f examples/quickstart/master.yaml -r examples/quickstart/runners.yaml \
     glm5.2-fp4-b200-sglang-agentic --corpus traces/`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,7 +83,7 @@ points that are running and keeps nothing of them.`,
 			if f.out == "" {
 				f.out = filepath.Join("weir-runs", sweepDir(args, masters))
 			}
-			f.command = commandLine(cmd, args)
+			f.command, f.corpus = commandLine(cmd, args), corpusPath
 			return app.sweep(cmd.Context(), points, c, f)
 		},
 	}
@@ -116,9 +119,13 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 	}
 	defer st.Close()
 
+	ex, parallel, err := f.executor(jobs)
+	if err != nil {
+		return err
+	}
 	tbl := newSweepTable(a, jobs)
 	var storeErr error
-	s := run.Sweep{Dir: f.out, Jobs: jobs, Executor: run.Virtual{}, Parallel: f.parallel, FailFast: f.failFast,
+	s := run.Sweep{Dir: f.out, Jobs: jobs, Executor: ex, Parallel: parallel, FailFast: f.failFast,
 		Report: func(u run.Update) {
 			if u.Result != nil {
 				e := store.Entry{Result: u.Result, Sweep: filepath.Base(f.out), Bundle: run.BundleDir(f.out, jobs[u.Index])}
@@ -164,32 +171,35 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 func prepare(points []*spec.Point, c *corpus.Corpus, f sweepFlags) ([]*run.Job, error) {
 	var jobs []*run.Job
 	for _, p := range points {
-		if p.Weir.Recipe != run.SimRecipe {
-			return nil, fmt.Errorf("%s:%d: weir.recipe: %s has recipe %q; this command starts the simulated engine: write `weir: {recipe: sim}`, or measure a running server with 'weir replay --url'",
-				p.Origin.File, p.Origin.Line, p.Key, p.Weir.Recipe)
-		}
 		if f.duration > 0 {
 			p.DurationNs = int64(f.duration)
 		}
 		if f.seed >= 0 {
 			p.Weir.Seed = uint64(f.seed)
 		}
-		v, err := plan.Compute(p, plan.Options{})
-		if err != nil {
-			return nil, err
-		}
 		for r := range max(1, p.Weir.Repeats) {
-			j := &run.Job{Point: p, Verdict: v, Corpus: c, Replay: run.ReplayOptions(p), Repeat: r, Version: buildVersion()}
-			j.Replay.PressureRequests = f.warmup
-			if p.Scenario == spec.FixedSeqLen {
-				if err := j.FixedSeqLen(); err != nil {
-					return nil, err
-				}
+			j, err := f.launch.job(p, c, f.corpus, r)
+			if err != nil {
+				return nil, err
 			}
 			jobs = append(jobs, j)
 		}
 	}
 	return jobs, nil
+}
+
+// executor is what measures the jobs, and how many at once.
+func (f *sweepFlags) executor(jobs []*run.Job) (run.Executor, int, error) {
+	ex, err := f.launch.local(f.out, nil)
+	if f.parallel > 0 {
+		return ex, f.parallel, err
+	}
+	for _, j := range jobs {
+		if j.Recipe != nil {
+			return ex, 1, err
+		}
+	}
+	return ex, runtime.NumCPU(), err
 }
 
 func openStore(dir string) (*store.Store, error) {

@@ -43,13 +43,18 @@ func (b *build) sim() error {
 		if h.Role == "unified" {
 			a.list = append(a.list, given{name: "worker", values: []string{h.URL}, by: "the roles"})
 		} else {
-			a.list = append(a.list, given{name: h.Role, values: []string{h.URL}, by: "the roles"})
+			target := h.URL
+			if h.Role == "prefill" {
+				target += fmt.Sprintf(",%d", h.Ports[1])
+			}
+			a.list = append(a.list, given{name: h.Role, values: []string{target}, by: "the roles"})
 		}
 	}
 	a.recipe("router", false)
+	a.usual("policy", "consistent_hashing")
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
 		Health: "/readiness", Env: b.environment("router", false)}
-	p.Argv = append([]string{program, "sim", "route"}, a.words()...)
+	p.Argv = append([]string{program, "sim", "router"}, a.words()...)
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}
 	b.d.SessionHeaders = []string{"X-SMG-Routing-Key"}
@@ -57,7 +62,7 @@ func (b *build) sim() error {
 }
 
 func (b *build) simWorker(program []string, s slot) Process {
-	par, side := b.parallel(s.role.Name), b.side(s.role.Name)
+	side := b.side(s.role.Name)
 	a := &argv{b: b}
 	http := b.port(s.node, "http", httpPort, portStride*s.place)
 	b.fields.take("model")
@@ -74,6 +79,16 @@ func (b *build) simWorker(program []string, s slot) Process {
 	}
 	p.Metrics = p.URL + "/metrics"
 	a.set("the runner", "gpu", b.v.GPU)
+	switch s.role.Name {
+	case "prefill":
+		port := b.port(s.node, "bootstrap", bootstrapPort, portStride*s.place)
+		a.set("the role", "role", "prefill")
+		a.set("the layout", "bootstrap-port", fmt.Sprint(port))
+		p.Ports = append(p.Ports, port)
+	case "decode":
+		a.set("the role", "role", "decode")
+		p.Flush = nil
+	}
 	a.field("precision", "precision")
 	a.field(side+"tp", "tp")
 	if b.fields.take(side+"dp-attn") != "" {
@@ -87,7 +102,6 @@ func (b *build) simWorker(program []string, s slot) Process {
 			}
 		}
 	}
-	_ = par
 	b.fields.take("weir.mem-fraction") // the plan made device-tokens of it
 	a.set("the plan's device pool", "device-tokens", fmt.Sprint(s.role.Device.Tokens))
 	b.fields.take("weir.kv-dtype")
@@ -121,7 +135,7 @@ func (b *build) simWorker(program []string, s slot) Process {
 			a.set("draft-tokens", "accept-length", decimal(ppm))
 		}
 	}
-	b.fields.take("kv-p2p-transfer") // simulated engines move nothing
+	b.fields.take("kv-p2p-transfer") // the simulator has one way to transfer
 	a.recipe(s.role.Name, true)
 	p.Env = b.environment(s.role.Name, true)
 	p.Argv = append(append([]string{}, program...), a.words()...)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/engine"
-	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -29,12 +28,11 @@ import (
 // Launch measures a job on engines that it starts for it and stops after it: the whole life of
 // a point. Processes run on this machine, or where Wrap puts them.
 type Launch struct {
-	Recipe *engine.Recipe
-	Facts  *facts.Set // nil takes the embedded facts
-	Place  engine.Place
+	Place engine.Place
 	// Wrap turns the command of a process into one that runs it on its node; nil runs it here.
 	Wrap func(p *engine.Process, argv []string) []string
-	// Scratch is the folder for files of processes; it is made, and removed after the point.
+	// Scratch is the folder for files of processes; a folder in it is made for each point, and
+	// removed after it.
 	Scratch string
 	// Check looks at the nodes before anything starts; nil looks at none. A Failure that it
 	// returns keeps its class.
@@ -50,6 +48,16 @@ type Launch struct {
 	Log func(string)
 }
 
+// life is one point on its way through a Launch.
+type life struct {
+	*Launch
+	recipe *engine.Recipe
+	d      *engine.Deployment
+	g      *group
+	dir    string // of its files
+	clean  *bool
+}
+
 // Defaults of recipes that set no times.
 const (
 	startWait  = 30 * time.Minute
@@ -59,8 +67,8 @@ const (
 )
 
 // Local is a Launch on this machine: free ports, loopback addresses.
-func Local(r *engine.Recipe, weir, scratch string) *Launch {
-	return &Launch{Recipe: r, Scratch: scratch, ObservedGPUs: record.Unknown,
+func Local(weir, scratch string) *Launch {
+	return &Launch{Scratch: scratch, ObservedGPUs: record.Unknown,
 		Place: engine.Place{Addr: func(int) string { return "127.0.0.1" }, Port: FreePort(), Weir: weir}}
 }
 
@@ -75,71 +83,70 @@ func (l *Launch) say(format string, a ...any) {
 
 // Measure implements Executor.
 func (l *Launch) Measure(ctx context.Context, j *Job, w *record.BundleWriter) (err error) {
-	q, err := l.Recipe.Planned(j.Point)
+	if j.Recipe == nil {
+		return failf("config", "%s has no recipe to start an engine with", j.Point.Key)
+	}
+	q, err := j.Recipe.Planned(j.Point)
 	if err != nil {
 		return failf("config", "%v", err)
 	}
-	d, err := engine.Build(q, j.Verdict, l.Recipe, l.Place)
-	if err != nil {
+	p := &life{Launch: l, recipe: j.Recipe, dir: filepath.Join(l.Scratch, filepath.Base(BundleDir("", j)))}
+	if p.d, err = engine.Build(q, j.Verdict, j.Recipe, l.Place); err != nil {
 		return failf("config", "%v", err)
-	}
-	if l.Check != nil {
-		if err := l.Check(ctx, j, d); err != nil {
-			return err
-		}
 	}
 	m, err := j.meta()
 	if err != nil {
 		return err
 	}
-	g := newGroup(l.Scratch, filepath.Join(w.Dir(), record.LogsDir), l.Wrap)
-	if err := os.MkdirAll(l.Scratch, 0o777); err != nil {
+	if err := os.MkdirAll(p.dir, 0o777); err != nil {
 		return failf("node", "%v", err)
 	}
-	var clean *bool
-	edit := func(m *record.Meta) { l.edit(m, d, g, clean) }
-	edit(m)
+	p.g = newGroup(p.dir, filepath.Join(w.Dir(), record.LogsDir), l.Wrap)
+	p.edit(m)
 	if err := w.WriteMeta(m); err != nil {
 		return err
 	}
-	defer func() {
-		stopErr := g.stop(l.Recipe.Ready.Stop.Or(stopWait))
-		if stopErr == nil {
-			stopErr = l.portsFree(d)
+	if l.Check != nil {
+		if err := l.Check(ctx, j, p.d); err != nil {
+			return err
 		}
-		os.RemoveAll(l.Scratch)
+	}
+	defer func() {
+		stopErr := p.g.stop(j.Recipe.Ready.Stop.Or(stopWait))
+		if stopErr == nil {
+			stopErr = l.portsFree(p.d)
+		}
+		os.RemoveAll(p.dir)
 		l.say("stopped")
-		if stopErr != nil {
-			l.say("not clean after the stop: %v", stopErr)
-			if err == nil {
-				err = failf("node", "not clean after the stop: %v", stopErr)
-			}
+		if stopErr != nil && err == nil {
+			err = failf("node", "not clean after the stop: %v", stopErr)
 		}
 	}()
-	start, cancel := context.WithTimeout(ctx, l.Recipe.Ready.Start.Or(startWait))
-	err = l.bringUp(start, d, g)
+	start, cancel := context.WithTimeout(ctx, j.Recipe.Ready.Start.Or(startWait))
+	err = p.bringUp(start)
 	cancel()
-	if err != nil {
-		return cmp.Or(ctx.Err(), err)
+	if err == nil {
+		err = p.flush(ctx)
 	}
-	if clean, err = l.flush(ctx, d, g); err != nil {
-		return cmp.Or(ctx.Err(), err)
+	if err == nil {
+		err = p.drive(ctx, j, w)
 	}
-	return l.drive(ctx, j, w, d, g, edit)
+	return cmp.Or(ctx.Err(), err)
 }
 
 // drive replays against the servers and ends at once when one of their processes does.
-func (l *Launch) drive(ctx context.Context, j *Job, w *record.BundleWriter, d *engine.Deployment, g *group, edit func(*record.Meta)) error {
+func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error {
 	var stalled string
+	d, g := l.d, l.g
 	cfg := l.Client
 	cfg.URLs = d.URLs
 	cfg.SessionHeaders = append(slices.Clone(cfg.SessionHeaders), d.SessionHeaders...)
 	h := &HTTP{
 		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs,
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
-		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.Recipe.Ready.Silent.Or(silentWait)), Factor: 1},
+		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 1},
 		Edit: func(m *record.Meta) {
-			edit(m)
+			l.edit(m)
 			stalled = m.Stalled
 		},
 	}
@@ -175,7 +182,8 @@ func (l *Launch) drive(ctx context.Context, j *Job, w *record.BundleWriter, d *e
 }
 
 // edit adds what was started to the meta.
-func (l *Launch) edit(m *record.Meta, d *engine.Deployment, g *group, clean *bool) {
+func (l *life) edit(m *record.Meta) {
+	d := l.d
 	m.Processes = nil
 	for _, p := range d.Processes {
 		x := record.Process{Role: p.Role, Host: l.node(p.Node), Argv: p.Argv, Env: map[string]string{}}
@@ -184,10 +192,10 @@ func (l *Launch) edit(m *record.Meta, d *engine.Deployment, g *group, clean *boo
 		}
 		m.Processes = append(m.Processes, x)
 	}
-	if raw, err := json.Marshal(l.Recipe); err == nil {
+	if raw, err := json.Marshal(l.recipe); err == nil {
 		m.Recipe = raw
 	}
-	m.Fleet, m.CacheClean = l.Fleet, clean
+	m.Fleet, m.CacheClean = l.Fleet, l.clean
 	if m.Engine.Name == "" || d.Simulated {
 		m.Engine.Name = d.Engine
 	}
@@ -207,7 +215,8 @@ func (l *Launch) node(i int) string {
 
 // bringUp starts the roles in order, waits for each stage, and ends when a whole generation
 // comes back from the endpoints that the load will go to. All that time it watches every process.
-func (l *Launch) bringUp(ctx context.Context, d *engine.Deployment, g *group) error {
+func (l *life) bringUp(ctx context.Context) error {
+	d, g := l.d, l.g
 	last := 0
 	for _, p := range d.Processes {
 		last = max(last, p.Stage)
@@ -226,13 +235,13 @@ func (l *Launch) bringUp(ctx context.Context, d *engine.Deployment, g *group) er
 			if p.Stage != stage || p.URL == "" || p.Health == "" {
 				continue
 			}
-			if err := l.until(ctx, g, p.Name, func(ctx context.Context) error { return healthy(ctx, p.URL+p.Health) }); err != nil {
+			if err := l.until(ctx, p.Name, func(ctx context.Context) error { return healthy(ctx, p.URL+p.Health) }); err != nil {
 				return err
 			}
 		}
 	}
 	for _, u := range d.URLs {
-		if err := l.until(ctx, g, "the canary at "+u, func(ctx context.Context) error {
+		if err := l.until(ctx, "the canary at "+u, func(ctx context.Context) error {
 			_, err := canary(ctx, u, d.Model)
 			return err
 		}); err != nil {
@@ -244,7 +253,7 @@ func (l *Launch) bringUp(ctx context.Context, d *engine.Deployment, g *group) er
 }
 
 // until asks again until it succeeds, a process dies, or the time for the start is over.
-func (l *Launch) until(ctx context.Context, g *group, what string, ask func(context.Context) error) error {
+func (l *life) until(ctx context.Context, what string, ask func(context.Context) error) error {
 	var last error
 	for pause := 20 * time.Millisecond; ; pause = min(pause*3/2, time.Second) {
 		one, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -257,11 +266,11 @@ func (l *Launch) until(ctx context.Context, g *group, what string, ask func(cont
 			last = err
 		}
 		select {
-		case <-g.died:
-			x, how := g.dead()
+		case <-l.g.died:
+			x, how := l.g.dead()
 			return failf(deathClass(x, "start"), "%s", how)
 		case <-ctx.Done():
-			return failf("start", "%s does not serve after %v: %v", what, l.Recipe.Ready.Start.Or(startWait), last)
+			return failf("start", "%s does not serve after %v: %v", what, l.recipe.Ready.Start.Or(startWait), last)
 		case <-time.After(pause):
 		}
 	}
@@ -335,40 +344,39 @@ func canary(ctx context.Context, url, model string) (cached int64, err error) {
 }
 
 // flush empties every cache and proves it: the canary's prompt, sent again, must not be found.
-// It returns nil where nothing tells.
-func (l *Launch) flush(ctx context.Context, d *engine.Deployment, g *group) (*bool, error) {
-	any := slices.ContainsFunc(d.Processes, func(p engine.Process) bool { return len(p.Flush) > 0 })
-	if !any {
-		return nil, nil
+// Where nothing tells, the record says that nobody looked.
+func (l *life) flush(ctx context.Context) error {
+	if !slices.ContainsFunc(l.d.Processes, func(p engine.Process) bool { return len(p.Flush) > 0 }) {
+		return nil
 	}
-	end, cancel := context.WithTimeout(ctx, l.Recipe.Ready.Drain.Or(drainWait))
+	end, cancel := context.WithTimeout(ctx, l.recipe.Ready.Drain.Or(drainWait))
 	defer cancel()
-	if err := l.flushAll(end, d, g); err != nil {
-		return nil, err
+	if err := l.flushAll(end); err != nil {
+		return err
 	}
-	cached, err := canary(end, d.URLs[0], d.Model)
+	cached, err := canary(end, l.d.URLs[0], l.d.Model)
 	if err != nil {
-		return nil, failf("crash", "the server does not answer after a flush: %v", err)
+		return failf("crash", "the server does not answer after a flush: %v", err)
 	}
-	if err := l.flushAll(end, d, g); err != nil {
-		return nil, err
+	if err := l.flushAll(end); err != nil {
+		return err
 	}
-	if cached < 0 {
-		return nil, nil
+	if cached >= 0 {
+		clean := cached < canaryWords/2 // the chat template's own tokens may be kept
+		l.clean = &clean
+		l.say("flushed; %d tokens of the canary were still cached", cached)
 	}
-	clean := cached < canaryWords/2 // the chat template's own tokens may be kept
-	l.say("flushed, %d tokens of the canary were still cached", cached)
-	return &clean, nil
+	return nil
 }
 
-func (l *Launch) flushAll(ctx context.Context, d *engine.Deployment, g *group) error {
-	for _, p := range d.Processes {
+func (l *life) flushAll(ctx context.Context) error {
+	for _, p := range l.d.Processes {
 		for _, c := range p.Flush {
 			url := c.Path
 			if strings.HasPrefix(url, "/") {
 				url = p.URL + url
 			}
-			err := l.until(ctx, g, "the flush of "+p.Name, func(ctx context.Context) error {
+			err := l.until(ctx, "the flush of "+p.Name, func(ctx context.Context) error {
 				status, raw, err := send(ctx, c.Method, url, nil)
 				switch {
 				case err != nil:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -29,6 +30,10 @@ type Job struct {
 	Replay  replay.Options
 	Load    *replay.Load // an open or closed loop in place of agentic replay
 	Repeat  int          // from 0; every repeat has an own seed
+	// Recipe starts the engine; nil for the simulated engine in virtual time and for servers that
+	// run already. CorpusPath is where Corpus was read from, for executors that run elsewhere.
+	Recipe     *engine.Recipe
+	CorpusPath string
 	// Version of the program, for the bundle.
 	Version string
 	// Progress is called now and then while the job runs; nil is allowed.

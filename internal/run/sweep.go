@@ -154,6 +154,9 @@ func (s *Sweep) one(ctx context.Context, i int, say func(Update, string)) State 
 
 // measure fills a partial folder and renames it when the bundle is whole.
 func (s *Sweep) measure(ctx context.Context, j *Job, dir string) (*result.Result, error) {
+	if r, ok := remote(s.Executor, j); ok {
+		return r.Bundle(ctx, j, dir)
+	}
 	partial := dir + partialSuffix
 	if err := os.RemoveAll(partial); err != nil {
 		return nil, err

@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/run"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// launchFlags say how engines are started and driven; sweep and point share them.
+type launchFlags struct {
+	recipes string
+	noGaps  bool
+	maxOut  int64
+	warmup  int
+}
+
+func (f *launchFlags) add(fl *pflag.FlagSet) {
+	fl.StringVar(&f.recipes, "recipes", "", "folder of recipes, before those that come with weir")
+	fl.BoolVar(&f.noGaps, "no-gaps", false, "leave out the recorded time between turns")
+	fl.Int64Var(&f.maxOut, "max-output", 0, "most output tokens asked for; 0 takes the recorded ones")
+	fl.IntVar(&f.warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
+}
+
+// job plans one repeat of a point with its recipe.
+func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat int) (*run.Job, error) {
+	j := &run.Job{Point: p, Corpus: c, CorpusPath: path, Replay: run.ReplayOptions(p), Repeat: repeat, Version: buildVersion()}
+	q := p
+	if p.Weir.Recipe == "" {
+		return nil, fmt.Errorf("%s:%d: weir.recipe: %s names no recipe: write weir: {recipe: sim} for the simulated engine, a recipe's name to start an engine, or measure a running server with 'weir replay --url'",
+			p.Origin.File, p.Origin.Line, p.Key)
+	}
+	if p.Weir.Recipe != run.SimRecipe {
+		r, err := engine.Load(p.Weir.Recipe, f.dirs()...)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: weir.recipe: %w", p.Origin.File, p.Origin.Line, err)
+		}
+		if q, err = r.Planned(p); err != nil {
+			return nil, err
+		}
+		j.Recipe = r
+	}
+	v, err := plan.Compute(q, plan.Options{})
+	if err != nil {
+		return nil, err
+	}
+	j.Verdict = v
+	j.Replay.PressureRequests = f.warmup
+	j.Replay.MaxOut = f.maxOut
+	j.Replay.NoGaps = f.noGaps
+	if p.Scenario == spec.FixedSeqLen {
+		return j, j.FixedSeqLen()
+	}
+	return j, nil
+}
+
+func (f *launchFlags) dirs() []fs.FS { return recipeDirs(f.recipes) }
+
+// local starts engines on this machine, with this program as the simulated one.
+func (f *launchFlags) local(dir string, models map[string]string) (run.Executor, error) {
+	exe, err := self()
+	if err != nil {
+		return nil, err
+	}
+	scratch, err := filepath.Abs(filepath.Join(dir, ".work"))
+	if err != nil {
+		return nil, err
+	}
+	return run.Choose(func(j *run.Job) run.Executor {
+		if j.Recipe == nil {
+			return run.Virtual{}
+		}
+		l := run.Local(exe, scratch)
+		l.Place.Model = models[j.Point.Model]
+		return l
+	}), nil
+}
+
+// self is the path of this program, under the name that it was called by: a link to it may
+// have another.
+func self() (string, error) {
+	exe, err := os.Executable()
+	if err == nil && filepath.Base(exe) == filepath.Base(os.Args[0]) {
+		return exe, nil
+	}
+	if called, lookErr := exec.LookPath(os.Args[0]); lookErr == nil {
+		return filepath.Abs(called)
+	}
+	return exe, err
+}
