@@ -65,7 +65,7 @@ const (
 	stopWait   = time.Minute
 	silentWait = 10 * time.Minute
 	// floorSpeed is the slowest prefill, tokens per second, of an engine that is worth starting.
-	floorSpeed = 1000
+	floorSpeed = 2000
 )
 
 // Local is a Launch on this machine: free ports, loopback addresses.
@@ -146,7 +146,7 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	h := &HTTP{
 		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs,
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
-		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), FloorSpeed: floorSpeed},
+		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 2, FloorSpeed: floorSpeed},
 		Edit: func(m *record.Meta) {
 			l.edit(m)
 			stalled = m.Stalled
