@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 
@@ -39,15 +40,8 @@ master file, a bundle a point, the store and the report.`,
 			if err != nil {
 				return usage(err)
 			}
-			dir := filepath.Join(f.out, "traces")
-			c, err := corpus.Generate(corpus.GenerateOptions{Seed: demoSeed, Traces: traces})
+			c, err := demoTraces(filepath.Join(f.out, "traces"), traces)
 			if err != nil {
-				return usage(err)
-			}
-			if err := corpus.WriteWekaDir(dir, c); err != nil {
-				return err
-			}
-			if c, err = corpus.Load(dir, corpus.LoadOptions{}); err != nil {
 				return err
 			}
 			f.command = "weir demo"
@@ -58,6 +52,26 @@ master file, a bundle a point, the store and the report.`,
 	cmd.Flags().IntVar(&traces, "traces", 64, "agent traces to generate")
 	f.add(cmd)
 	return cmd
+}
+
+// demoTraces leaves the demo's traces in dir, in place of those of an earlier demo that differ,
+// and reads them back, as a sweep of recorded traces would.
+func demoTraces(dir string, n int) (*corpus.Corpus, error) {
+	c, err := corpus.Generate(corpus.GenerateOptions{Seed: demoSeed, Traces: n})
+	if err != nil {
+		return nil, usage(err)
+	}
+	if have, err := corpus.Load(dir, corpus.LoadOptions{}); err == nil && have.Fingerprint == c.Fingerprint {
+		return have, nil
+	}
+	old, err := filepath.Glob(filepath.Join(dir, "gen_*.json"))
+	for _, f := range old {
+		err = errors.Join(err, os.Remove(f))
+	}
+	if err = errors.Join(err, corpus.WriteWekaDir(dir, c)); err != nil {
+		return nil, err
+	}
+	return corpus.Load(dir, corpus.LoadOptions{})
 }
 
 // writeDemoFiles puts the demo's configuration into dir.

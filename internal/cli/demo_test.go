@@ -23,6 +23,10 @@ func TestDemoTellsTheStory(t *testing.T) {
 	if err := json.Unmarshal(out.Bytes(), &v); err != nil {
 		t.Fatal(err)
 	}
+	var again bytes.Buffer // a second demo in the same folder repeats nothing and says the same
+	if code := Main([]string{"demo", "--json", "-o", dir}, nil, &again, &errs); code != 0 || !bytes.Equal(out.Bytes(), again.Bytes()) {
+		t.Errorf("a second demo ended with %d: %s", code, errs.String())
+	}
 	type key struct {
 		mode string
 		conc int

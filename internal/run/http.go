@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -40,6 +41,11 @@ func (*HTTP) Name() string { return "http" }
 // Measure implements Executor. When ctx ends the run is cut and its records are kept: the meta
 // then says that it was cancelled, which makes the result invalid.
 func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) error {
+	for _, u := range h.Client.URLs {
+		if p, err := url.Parse(u); err != nil || p.Scheme != "http" && p.Scheme != "https" || p.Host == "" {
+			return failf("config", "base URL %q: write it as http://host:port", u)
+		}
+	}
 	s, duration, err := j.scheduler()
 	if err != nil {
 		return failf("config", "%v", err)
