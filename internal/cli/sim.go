@@ -2,6 +2,10 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,8 +23,9 @@ func newSimCmd(app *App) *cobra.Command {
 		Long: `The simulated engine has the scheduler and the cache tiers of a real one and a model of its
 step time; what it generates has no meaning. In virtual time it runs inside 'weir sweep' and
 'weir demo'; 'weir sim serve' puts the same engine behind HTTP.`,
-		Example: `  weir sim serve --model glm-5.2 --gpu b200 --tp 8 --addr 127.0.0.1:30000`,
-		Args:    cobra.ArbitraryArgs,
+		Example: `  weir sim run --corpus traces -c 1,8,64
+  weir sim serve --model glm-5.2 --gpu b200 --tp 8 --addr 127.0.0.1:30000`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -28,7 +33,7 @@ step time; what it generates has no meaning. In virtual time it runs inside 'wei
 			return usagef("unknown command %q (see '%s --help')", args[0], cmd.CommandPath())
 		},
 	}
-	cmd.AddCommand(newSimServeCmd(app), newSimRouterCmd(app))
+	cmd.AddCommand(newSimRunCmd(app), newSimServeCmd(app), newSimRouterCmd(app), newSimCalibrateCmd(app), newSimPublishedCmd(app))
 	return cmd
 }
 
@@ -45,10 +50,12 @@ type simFlags struct {
 	accept                         float64
 	drafts                         int64
 	memFraction                    float64
+	factsFile, engine              string
 }
 
 func (f *simFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
+	fl.StringVar(&f.factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
 	fl.StringVar(&f.model, "model", "glm-5.2", "model of the facts")
 	fl.StringVar(&f.gpu, "gpu", "b200", "GPU of the facts")
 	fl.StringVar(&f.precision, "precision", "", "precision of the weights (the narrowest that the facts know when empty)")
@@ -70,14 +77,31 @@ func (f *simFlags) add(cmd *cobra.Command) {
 	fl.Float64Var(&f.memFraction, "mem-fraction", 0, "share of HBM for weights and pool, when the pool is planned")
 }
 
+// facts are the embedded ones and those of a file.
+func (f *simFlags) facts() (*facts.Set, error) {
+	set := facts.Embedded()
+	if f.factsFile == "" {
+		return set, nil
+	}
+	b, err := os.ReadFile(f.factsFile)
+	if err != nil {
+		return nil, err
+	}
+	return set.Extend(f.factsFile, b)
+}
+
 // config makes the simulated engine that the flags describe.
 func (f *simFlags) config() (sim.Config, error) {
 	var c sim.Config
-	m, err := facts.ModelByName(f.model)
+	set, err := f.facts()
 	if err != nil {
 		return c, err
 	}
-	g, err := facts.GPUByName(f.gpu)
+	m, err := set.ModelByName(f.model)
+	if err != nil {
+		return c, err
+	}
+	g, err := set.GPUByName(f.gpu)
 	if err != nil {
 		return c, err
 	}
@@ -104,8 +128,11 @@ func (f *simFlags) config() (sim.Config, error) {
 	if f.drafts > 0 {
 		p.SpecDecoding = "mtp"
 	}
-	v, err := plan.Compute(&p, plan.Options{Model: m})
+	v, err := plan.Compute(&p, plan.Options{Model: m, Facts: set})
 	if err != nil {
+		return c, err
+	}
+	if c.Coefficients, err = set.CoefficientsFor(m.Name, g.Name, precision); err != nil {
 		return c, err
 	}
 	r := v.Serving()
@@ -129,6 +156,18 @@ func reason(v *plan.Verdict) string {
 		return f.Reason
 	}
 	return string(v.Status)
+}
+
+// fitText says what step times were fitted to and how far off they are.
+func fitText(c sim.Config) string {
+	if c.Coefficients == nil || c.Coefficients.Fit.To == "" {
+		return ""
+	}
+	t := "fitted to " + c.Coefficients.Fit.To
+	for _, k := range slices.Sorted(maps.Keys(c.Coefficients.Fit.Errors)) {
+		t += fmt.Sprintf("; %s off by %.0f %%", strings.ReplaceAll(k, "_", " "), float64(c.Coefficients.Fit.Errors[k])/1e4)
+	}
+	return t
 }
 
 // nanos is a duration flag in nanoseconds.
