@@ -27,9 +27,13 @@ func TestScheduleEqualsAgentX(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			lanes, seconds, pressure, errors, slower, want := readSchedule(t, file)
+			lanes, seconds, pressure, errors, slower, mode, want := readSchedule(t, file)
 			o := InferenceX(lanes, time.Duration(seconds)*time.Second)
 			o.PressureRequests = pressure
+			if mode == "time" {
+				o.PressureRequests, o.PressureNs = 0, int64(pressure)*second
+			}
+			o.Burst = mode == "burst"
 			o.FailedThreshold = 0
 			s, err := NewAgentic(c, o)
 			if err != nil {
@@ -101,7 +105,7 @@ func (s *schedule) take(key string, at float64) bool {
 	return false
 }
 
-func readSchedule(t *testing.T, file string) (lanes, seconds, pressure int, errors bool, slower float64, s *schedule) {
+func readSchedule(t *testing.T, file string) (lanes, seconds, pressure int, errors bool, slower float64, mode string, s *schedule) {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
@@ -114,7 +118,7 @@ func readSchedule(t *testing.T, file string) (lanes, seconds, pressure int, erro
 		line := scan.Text()
 		if head, args, ok := strings.Cut(line, "; "); ok && strings.HasPrefix(head, "#") {
 			var e int
-			if _, err := fmt.Sscan(args, &lanes, &seconds, &slower, &pressure, &e); err != nil {
+			if _, err := fmt.Sscan(args, &lanes, &seconds, &slower, &pressure, &e, &mode); err != nil {
 				t.Fatalf("%s: %q: %v", file, line, err)
 			}
 			errors = e == 1
@@ -131,5 +135,5 @@ func readSchedule(t *testing.T, file string) (lanes, seconds, pressure int, erro
 	if scan.Err() != nil {
 		t.Fatal(scan.Err())
 	}
-	return lanes, seconds, pressure, errors, slower, s
+	return lanes, seconds, pressure, errors, slower, mode, s
 }

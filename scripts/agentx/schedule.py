@@ -6,11 +6,13 @@ workers that answers after a fixed time. What it sends, and when, is what Weir's
 compared with (internal/replay, TestScheduleEqualsAgentX).
 
     python -m venv env && env/bin/pip install agentx-harness==1.0.12
-    env/bin/python scripts/agentx/schedule.py TRACES LANES SECONDS SLOWER PRESSURE ERRORS > FILE
+    env/bin/python scripts/agentx/schedule.py TRACES LANES SECONDS SLOWER PRESSURE ERRORS MODE > FILE
 
 A request takes SLOWER x its recorded service time, a tenth of that in the warm-up, at least 1 ms.
 With ERRORS 1 some profiling requests fail, chosen by the SHA-256 of "stream:turn": a plain
 error where its first byte is divisible by 16, a context overflow where its second is by 40.
+MODE is "spread", or "burst" for phases that start at once, or "time" for PRESSURE in seconds in
+place of requests per lane.
 """
 
 import asyncio
@@ -51,7 +53,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.now
 
 
-traces, lanes, seconds, slower, pressure, errors = sys.argv[1:7]
+traces, lanes, seconds, slower, pressure, errors, mode = sys.argv[1:8]
 lanes, seconds, slower, pressure, errors = int(lanes), float(seconds), float(slower), int(pressure), errors == "1"
 loop = VirtualLoop()
 asyncio.set_event_loop(loop)
@@ -171,14 +173,16 @@ class Publisher:
 
 dataset = load(traces)
 random_generator.init(42)
-profiling = types.SimpleNamespace(burst_phase_starts=False, system_idle_gap_cap_seconds=10.0)
+profiling = types.SimpleNamespace(burst_phase_starts=mode == "burst", system_idle_gap_cap_seconds=10.0)
 run = types.SimpleNamespace(benchmark_id="x", cfg=types.SimpleNamespace(
     get_cache_bust_target=lambda: CacheBustTarget.FIRST_TURN_PREFIX,
     get_profiling_phases=lambda: [profiling],
     get_default_dataset=lambda: types.SimpleNamespace(trace_idle_gap_cap_seconds=300.0)))
 phases = [
     CreditPhaseConfig(phase=CreditPhase.WARMUP, timing_mode=TimingMode.AGENTIC_REPLAY, concurrency=lanes,
-                      warmup_requests_per_lane=pressure or None, grace_period_sec=1800.0),
+                      warmup_requests_per_lane=pressure if pressure and mode != "time" else None,
+                      agentic_cache_warmup_duration_sec=float(pressure) if mode == "time" else None,
+                      grace_period_sec=1800.0),
     CreditPhaseConfig(phase=CreditPhase.PROFILING, timing_mode=TimingMode.AGENTIC_REPLAY, concurrency=lanes,
                       expected_duration_sec=seconds, grace_period_sec=30.0),
 ]
@@ -194,6 +198,6 @@ async def main():
 
 loop.run_until_complete(main())
 began = {warmup: at for at, warmup, _, _ in reversed(workers.log)}
-print("# agentx-harness 1.0.12: phase, seconds since its first request, stream/turn;", *sys.argv[2:7])
+print("# agentx-harness 1.0.12: phase, seconds since its first request, stream/turn;", *sys.argv[2:8])
 for at, warmup, stream, turn in workers.log:
     print("warmup" if warmup else "profiling", f"{at - began[warmup]:.3f}", f"{stream}/{turn}", sep="\t")
