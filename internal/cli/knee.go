@@ -22,16 +22,17 @@ type kneeFlags struct {
 	corpusFlags
 	plan planFlags
 
-	corpus, svg, course string
-	conc                []int
-	capacity            []int64
-	duration            time.Duration
-	seed                uint64
-	modelled            bool
-	prefill, decode     float64
-	pressure            int
-	device, host        int64
-	exclusive, exact    bool
+	corpus, svg, courseSVG string
+	course                 bool
+	conc                   []int
+	capacity               []int64
+	duration               time.Duration
+	seed                   uint64
+	modelled               bool
+	prefill, decode        float64
+	pressure               int
+	device, host           int64
+	exclusive, exact       bool
 }
 
 func newKneeCmd(app *App) *cobra.Command {
@@ -69,9 +70,10 @@ and with the host tier, and the host memory that twice that concurrency would ne
 	fs.Int64Var(&f.device, "device-pool", 0, "find the knee of a device pool of this many distinct `TOKENS`")
 	fs.Int64Var(&f.host, "host-pool", 0, "with --device-pool: `TOKENS` of the host tier")
 	fs.BoolVar(&f.exclusive, "exclusive", false, "with --host-pool: the tiers hold different tokens (write_back)")
+	fs.BoolVar(&f.course, "working-set", false, "print the working set over time instead of hit rates")
 	fs.BoolVar(&f.exact, "exact", false, "find each knee between the given concurrencies by bisection")
 	fs.StringVar(&f.svg, "svg", "", "also draw hit rate against capacity into this `FILE`")
-	fs.StringVar(&f.course, "working-set-svg", "", "also draw the working set over time into this `FILE`")
+	fs.StringVar(&f.courseSVG, "working-set-svg", "", "also draw the working set over time into this `FILE`")
 	fs.StringVar(&f.plan.factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
 	fs.Float64Var(&f.plan.poolGiB, "device-pool-gib", 0, "size of the device pool of a rank as the engine logged it, `GiB`")
 	fs.BoolVar(&f.plan.asRecipe, "as-recipe", false, "size host tiers as the published recipes do")
@@ -114,6 +116,9 @@ func (f *kneeFlags) run(ctx context.Context, app *App, args []string) error {
 	capacities := f.capacities(curves)
 	if err := f.draw(curves, pools); err != nil {
 		return err
+	}
+	if f.course {
+		return printCourse(app, curves)
 	}
 	if app.JSON {
 		return app.printJSON(kneeRows(curves, capacities, verdicts))
@@ -360,6 +365,53 @@ func rate(x float64, ok bool) string {
 	return fmt.Sprintf("%.3f", x)
 }
 
+// courseRow is the mean working set of one step of time.
+type courseRow struct {
+	Concurrency int     `json:"concurrency"`
+	FromS       float64 `json:"from_s"` // since the time that counts began
+	ToS         float64 `json:"to_s"`
+	WorkingSet  int64   `json:"working_set_tokens"`
+	Simulated   bool    `json:"simulated"`
+}
+
+func printCourse(app *App, curves []*knee.Curve) error {
+	if app.JSON {
+		rows := []courseRow{}
+		for _, c := range curves {
+			for k, n := range c.WorkingSet {
+				rows = append(rows, courseRow{c.Concurrency, float64(k) * float64(c.StepNs) / 1e9, float64(k+1) * float64(c.StepNs) / 1e9, n, true})
+			}
+		}
+		return app.printJSON(rows)
+	}
+	tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(tw, "FROM")
+	steps := 0
+	for _, c := range curves {
+		fmt.Fprintf(tw, "\tc=%d", c.Concurrency)
+		steps = max(steps, len(c.WorkingSet))
+	}
+	fmt.Fprintln(tw, "\t")
+	for k := range steps {
+		for i, c := range curves {
+			if i == 0 {
+				fmt.Fprint(tw, time.Duration(int64(k)*c.StepNs).Round(time.Second))
+			}
+			cell := "-"
+			if k < len(c.WorkingSet) {
+				cell = thousands(c.WorkingSet[k])
+			}
+			fmt.Fprint(tw, "\t", cell)
+		}
+		fmt.Fprintln(tw, "\t")
+	}
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(app.Out, "\nsimulated: tokens that were sent and will be sent again, means over steps of time")
+	return nil
+}
+
 // thousands writes a count with commas.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
@@ -399,7 +451,7 @@ func (f *kneeFlags) draw(curves []*knee.Curve, pools []knee.Pool) error {
 			return err
 		}
 	}
-	if f.course == "" {
+	if f.courseSVG == "" {
 		return nil
 	}
 	p := chart.Plot{
@@ -416,5 +468,5 @@ func (f *kneeFlags) draw(curves []*knee.Curve, pools []knee.Pool) error {
 		}
 		p.Series = append(p.Series, s)
 	}
-	return os.WriteFile(f.course, []byte(chart.Standalone(p.SVG())), 0o644)
+	return os.WriteFile(f.courseSVG, []byte(chart.Standalone(p.SVG())), 0o644)
 }
