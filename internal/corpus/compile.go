@@ -9,10 +9,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // compiledVersion is part of every key: a file that an older reader made is made again.
 const compiledVersion = "weir-compiled-1"
+
+// lockWait is how long one compiler waits for another.
+var lockWait = 10 * time.Minute
 
 // SourceKey names the content of what a corpus is read from: the bytes of its files and their
 // names below path, and the options that change what is read. It never depends on a seed, a

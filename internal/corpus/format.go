@@ -109,14 +109,13 @@ func splitHeader(line string) []string {
 // unknownForm is the fault of a file whose form nobody recognised.
 func unknownForm(s *scanner, keys []string) *FormatError {
 	switch c := s.peek(); {
-	case keys != nil:
-		s.fail("no known form: the first object has the fields %s; Weir reads %s", strings.Join(keys, ", "), knownForms)
 	case c == 0 && s.pos >= len(s.buf):
 		return &FormatError{File: s.file, Msg: "the file is empty"}
 	case c == '{':
 		// What is wrong with the object is more useful than that its form is not known.
+		at := s.pos
 		s.skip()
-		s.fail("no known form: the first object has no fields; Weir reads %s", knownForms)
+		s.failAt(at, "no known form: the fields of the first object are [%s]; Weir reads %s", strings.Join(keys[:min(len(keys), 20)], ", "), knownForms)
 	default:
 		s.fail("want an object, an array or a CSV header, found %s; Weir reads %s", s.found(), knownForms)
 	}

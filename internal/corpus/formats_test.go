@@ -192,7 +192,7 @@ func TestMessageLogs(t *testing.T) {
 
 func TestFormatFaults(t *testing.T) {
 	for _, tc := range []struct{ name, file, text, want string }{
-		{"unknown", "x.json", `{"a":1,"b":2}`, "no known form: the first object has the fields a, b"},
+		{"unknown", "x.json", `{"a":1,"b":2}`, "no known form: the fields of the first object are [a, b]"},
 		{"array", "x.json", `[1,2]`, "want an object, an array or a CSV header"},
 		{"empty array", "x.json", `[]`, "want an object, an array or a CSV header"},
 		{"mooncake back", "x.jsonl", `{"timestamp":5,"input_length":3,"output_length":1}` + "\n" + `{"timestamp":4,"input_length":3,"output_length":1}`, "x.jsonl:2:1: timestamp: 0.004 s is before the line above it"},

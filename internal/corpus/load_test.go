@@ -3,13 +3,14 @@ package corpus
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/weirbench/weir/internal/material"
 )
 
-// worked is the worked example of the AgentX reference, appendix F.
+// worked is a small trace whose streams and hits were worked out by hand from the AgentX rules.
 const worked = `{"id":"tr1","models":["big","small"],"block_size":64,"hash_id_scope":"local","tool_tokens":128,"system_tokens":64,
  "requests":[
   {"t":0,"type":"n","model":"big","in":330,"out":70,"hash_ids":[1,2,3,4,5],"input_types":["text"],"output_types":["tool_use"],"stop":"tool_use","api_time":2.0},
@@ -109,6 +110,36 @@ func TestFaultsNameFileLineAndField(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestLargeInputs: traces of 50 MB, whole and broken in ways that only show at the end.
+func TestLargeInputs(t *testing.T) {
+	const n = 7_000_000
+	ids := make([]byte, 0, 56<<20)
+	for i := range n {
+		ids = strconv.AppendInt(append(ids, ','), int64(i), 10)
+	}
+	head := `{"id":"big","requests":[{"t":0,"type":"n","model":"m","in":` + strconv.Itoa(n*64) + `,"out":1,"hash_ids":[`
+	text := head + string(ids[1:]) + `]}]}`
+	if len(text) < 50<<20 {
+		t.Fatalf("%d bytes", len(text))
+	}
+	c, err := loadText(t, text)
+	if err != nil || len(c.Traces[0].Streams[0].Turns[0].Blocks) != n {
+		t.Fatalf("%v", err)
+	}
+	for _, tc := range []struct{ name, text, want string }{
+		{"cut", text[:len(text)-5], "hash_ids: want ',' or ']', found the end of the file"},
+		{"negative", text[:len(text)-5] + ",-1]}]}", "requests[0].hash_ids[7000000]: -1 is negative"},
+		{"deep", head + "1],\"x\":" + strings.Repeat("[", 50<<20), "requests[0].x: nested deeper than 256"},
+		{"one string", `{"id":"` + strings.Repeat("x", 50<<20), "the file ends inside a string"},
+		{"spaces", strings.Repeat(" ", 50<<20), "the file is empty"},
+		{"lines", strings.Repeat("\n", 50<<20), "the file is empty"},
+	} {
+		if _, err := loadText(t, tc.text); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: got %.300v, want %q", tc.name, err, tc.want)
+		}
 	}
 }
 

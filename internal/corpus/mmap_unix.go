@@ -5,6 +5,7 @@ package corpus
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,11 +48,16 @@ func lockDir(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	deadline := time.Now().Add(lockWait)
 	for {
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
-		if err != unix.EINTR {
-			break
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EWOULDBLOCK && err != unix.EINTR {
+			return func() { f.Close() }, nil
 		}
+		if time.Now().After(deadline) {
+			f.Close()
+			return nil, fmt.Errorf("%s: another process has been compiling into this directory for %s; end it, or name another directory", dir, lockWait)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	return func() { f.Close() }, nil
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -176,6 +177,21 @@ func TestTwoCompilersAtOnce(t *testing.T) {
 	wg.Wait()
 	if built != 1 {
 		t.Errorf("built %d times", built)
+	}
+}
+
+func TestCompilerDoesNotWaitForever(t *testing.T) {
+	dir := t.TempDir()
+	unlock, err := lockDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	defer func(d time.Duration) { lockWait = d }(lockWait)
+	lockWait = 30 * time.Millisecond
+	_, err = Compile(write(t, t.TempDir(), "t.json", worked), filepath.Join(dir, "c.weir"), LoadOptions{})
+	if err == nil || !strings.Contains(err.Error(), "another process has been compiling into this directory") {
+		t.Errorf("got %v", err)
 	}
 }
 

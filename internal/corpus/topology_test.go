@@ -66,7 +66,7 @@ func shape(t *Trace) string {
 	return strings.Join(out, " ")
 }
 
-// TestTopology: the rules of the AgentX reference, 2.6.1, one by one.
+// TestTopology: the AgentX rules (AIPerf, weka_agent_chains.py, 2026-06) one by one.
 func TestTopology(t *testing.T) {
 	const k = 1000 // blocks of 64 tokens: over the floor of a side call
 	for _, tc := range []struct {
