@@ -70,10 +70,8 @@ func conversation(it *item, s *scanner, id string, turns []said, opt *LoadOption
 			at = last + u.delay
 		}
 		if at < last {
-			s.path = []step{{key: "turns"}, {idx: k}, {key: "timestamp"}}
-			s.failAt(u.pos, "%s s is before the turn before it at %s s: times must not decrease", seconds(at), seconds(last))
-			it.fail(s.err)
-			s.err, s.path = nil, nil
+			it.fail(s.fault(u.pos, []step{{key: "turns"}, {idx: k}, {key: "timestamp"}},
+				"%s s is before the turn before it at %s s: times must not decrease", seconds(at), seconds(last)))
 			return
 		}
 		last = at

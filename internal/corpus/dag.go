@@ -47,9 +47,7 @@ func readDAG(it *item, s *scanner, opt *LoadOptions) {
 	}
 	for _, d := range lines {
 		if other, ok := byID[d.id]; ok {
-			s.path = []step{{key: "session_id"}}
-			s.failAt(d.pos, "%q is also the session of line %d: each needs its own", d.id, s.lineAt(other.pos))
-			it.fail(s.err)
+			it.fail(s.fault(d.pos, []step{{key: "session_id"}}, "%q is also the session of line %d: each needs its own", d.id, s.lineAt(other.pos)))
 			return
 		}
 		byID[d.id] = d
@@ -59,13 +57,11 @@ func readDAG(it *item, s *scanner, opt *LoadOptions) {
 		for _, c := range d.children() {
 			child := byID[c.id]
 			if child == nil || child.used {
-				s.path = []step{{key: "turns"}}
-				if child == nil {
-					s.failAt(d.pos, "session %q starts %q, which is in no line", d.id, c.id)
-				} else {
-					s.failAt(d.pos, "session %q starts %q, which another turn starts too: a session runs once", d.id, c.id)
+				why := "which is in no line"
+				if child != nil {
+					why = "which another turn starts too: a session runs once"
 				}
-				it.fail(s.err)
+				it.fail(s.fault(d.pos, []step{{key: "turns"}}, "session %q starts %q, %s", d.id, c.id, why))
 				return
 			}
 			child.used = true
@@ -226,8 +222,7 @@ func readDAGSession(s *scanner, it *item) *dagSession {
 	for k := range d.turns {
 		for _, c := range d.turns[k].spawns {
 			if s.err == nil && c.join != Unbound && (c.join <= k || c.join >= len(d.turns)) {
-				s.path = []step{{key: "turns"}, {idx: k}, {key: "spawns"}}
-				s.failAt(d.turns[k].pos, "join_at %d: want a turn behind turn %d and before turn %d", c.join, k, len(d.turns))
+				s.err = s.fault(d.turns[k].pos, []step{{key: "turns"}, {idx: k}, {key: "spawns"}}, "join_at %d: want a turn behind turn %d and before turn %d", c.join, k, len(d.turns))
 			}
 		}
 	}

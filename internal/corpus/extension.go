@@ -85,9 +85,7 @@ func readExtended(it *item, s *scanner, lines []*lineRequest, renumbered bool) {
 	var order []*Trace
 	for _, l := range lines {
 		bad := func(format string, a ...any) {
-			s.path = []step{{key: "weir"}}
-			s.failAt(l.pos, format, a...)
-			it.fail(s.err)
+			it.fail(s.fault(l.pos, []step{{key: "weir"}}, format, a...))
 		}
 		e := l.ext
 		kind := slices.Index(kindNames[:], "root")

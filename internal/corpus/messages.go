@@ -110,8 +110,7 @@ func logTrace(it *item, s *scanner, id string, lines []*logged, opt *LoadOptions
 			}
 		}
 		if timed != l.hasTime {
-			s.path = []step{{key: "timestamp"}}
-			s.failAt(l.pos, "some requests of %q have a time and others don't", id)
+			return nil, s.fault(l.pos, []step{{key: "timestamp"}}, "some requests of %q have a time and others don't", id)
 		}
 		if l.hasTime {
 			if i == 0 {
@@ -120,13 +119,7 @@ func logTrace(it *item, s *scanner, id string, lines []*logged, opt *LoadOptions
 			r.t = l.t - start
 		}
 		if r.t < last {
-			s.path = []step{{key: "timestamp"}}
-			s.failAt(l.pos, "%s s is before the request above it at %s s: times must not decrease; sort the lines by time", seconds(r.t), seconds(last))
-		}
-		if s.err != nil {
-			err := s.err
-			s.err, s.path = nil, nil
-			return nil, err
+			return nil, s.fault(l.pos, []step{{key: "timestamp"}}, "%s s is before the request above it at %s s: times must not decrease; sort the lines by time", seconds(r.t), seconds(last))
 		}
 		last = r.t
 		ids := p.ids

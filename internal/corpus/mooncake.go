@@ -195,8 +195,7 @@ func (w *mooncakeReader) line() *lineRequest {
 		}
 		ns, ok := decimal(l.stamp, unit)
 		if !ok || ns < 0 || ns > maxSeconds*4*1_000_000_000 {
-			s.path = []step{{key: "timestamp"}}
-			s.failAt(l.pos, "%s lies outside 0 to %d seconds", l.stamp, int64(maxSeconds*4))
+			s.err = s.fault(l.pos, []step{{key: "timestamp"}}, "%s lies outside 0 to %d seconds", l.stamp, int64(maxSeconds*4))
 		}
 		l.t = ns
 	}
@@ -246,9 +245,9 @@ func finishLines(it *item, s *scanner, rec *recording, lines []*lineRequest, blo
 		case n == 0:
 			noBlocks++
 		case (n-1)*blockSize >= l.in:
-			s.path = []step{{key: "hash_ids"}}
-			s.failAt(l.pos, "%d ids of %d tokens for an input_length of %d: at most %d ids fit; is the block size another?",
-				n, blockSize, l.in, (l.in+blockSize-1)/blockSize)
+			it.fail(s.fault(l.pos, []step{{key: "hash_ids"}}, "%d ids of %d tokens for an input_length of %d: at most %d ids fit; is the block size another?",
+				n, blockSize, l.in, (l.in+blockSize-1)/blockSize))
+			return
 		case n > full:
 			l.partial = 1
 			l.blocks = l.blocks[:full]
@@ -259,12 +258,7 @@ func finishLines(it *item, s *scanner, rec *recording, lines []*lineRequest, blo
 		case !l.hasTime:
 			l.t = last
 		case l.t < last:
-			s.path = []step{{key: "timestamp"}}
-			s.failAt(l.pos, "%s s is before the line above it at %s s: times must not decrease; sort the lines by timestamp", seconds(l.t), seconds(last))
-		}
-		if s.err != nil {
-			it.fail(s.err)
-			s.err, s.path = nil, nil
+			it.fail(s.fault(l.pos, []step{{key: "timestamp"}}, "%s s is before the line above it at %s s: times must not decrease; sort the lines by timestamp", seconds(l.t), seconds(last)))
 			return
 		}
 		last = l.t

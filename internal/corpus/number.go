@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 )
@@ -143,6 +144,14 @@ func (s *scanner) scaled(perUnit int64) int64 {
 // decimal multiplies a decimal number by a power of ten without a detour over binary floats,
 // rounding half away from zero.
 func decimal(text []byte, mul int64) (int64, bool) {
+	if bytes.ContainsAny(text, "eE") {
+		f, err := strconv.ParseFloat(string(text), 64)
+		f *= float64(mul)
+		if err != nil || math.Abs(f) > 1<<62 {
+			return 0, false
+		}
+		return int64(math.Round(f)), true
+	}
 	digits := 0
 	for m := mul; m > 1; m /= 10 {
 		digits++
@@ -157,13 +166,6 @@ func decimal(text []byte, mul int64) (int64, bool) {
 			neg = true
 		case c == '.':
 			seen = 0
-		case c == 'e' || c == 'E':
-			f, err := strconv.ParseFloat(string(text), 64)
-			f *= float64(mul)
-			if err != nil || math.Abs(f) > 1<<62 {
-				return 0, false
-			}
-			return int64(math.Round(f)), true
 		default:
 			if seen >= digits {
 				if seen == digits {

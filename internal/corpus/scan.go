@@ -3,6 +3,7 @@ package corpus
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -54,18 +55,20 @@ type scanner struct {
 func newScanner(buf []byte, file string) *scanner { return &scanner{buf: buf, file: file} }
 
 func (s *scanner) failAt(pos int, format string, a ...any) {
-	if s.err != nil {
-		return
+	if s.err == nil {
+		s.err = s.fault(pos, nil, format, a...)
 	}
-	if pos > len(s.buf) {
-		pos = len(s.buf)
-	}
-	before := s.buf[:pos]
-	s.err = &FormatError{
+}
+
+// fault is a fault at a position, in a field below the one that is read. It does not end the
+// reading.
+func (s *scanner) fault(pos int, below []step, format string, a ...any) *FormatError {
+	before := s.buf[:min(pos, len(s.buf))]
+	return &FormatError{
 		File:  s.file,
 		Line:  s.line0 + 1 + bytes.Count(before, []byte{'\n'}),
-		Col:   pos - bytes.LastIndexByte(before, '\n'),
-		Field: s.field(),
+		Col:   len(before) - bytes.LastIndexByte(before, '\n'),
+		Field: fieldName(slices.Concat(s.path, below)),
 		Msg:   fmt.Sprintf(format, a...),
 	}
 }
@@ -77,9 +80,9 @@ func (s *scanner) lineAt(pos int) int {
 	return s.line0 + 1 + bytes.Count(s.buf[:min(pos, len(s.buf))], []byte{'\n'})
 }
 
-func (s *scanner) field() string {
+func fieldName(path []step) string {
 	var b strings.Builder
-	for _, p := range s.path {
+	for _, p := range path {
 		if p.key == "" {
 			b.WriteByte('[')
 			b.WriteString(strconv.Itoa(p.idx))
@@ -94,8 +97,7 @@ func (s *scanner) field() string {
 	return b.String()
 }
 
-func (s *scanner) push(key string) { s.path = append(s.path, step{key: key}) }
-func (s *scanner) pop()            { s.path = s.path[:len(s.path)-1] }
+func (s *scanner) pop() { s.path = s.path[:len(s.path)-1] }
 
 // peek skips white space and returns the next byte, 0 at the end.
 func (s *scanner) peek() byte {

@@ -81,7 +81,6 @@ func readWeka(s *scanner) (*recording, error) {
 		return rec, err
 	}
 	*s = start
-	s.path = nil
 	w = &wekaReader{s: s, wide: map[uint64]uint32{}, names: map[string]string{}}
 	return w.trace()
 }
@@ -542,13 +541,9 @@ func (w *wekaReader) rawID() uint64 {
 // check refuses what a reader can't see in one request: an order that goes back in time and
 // names that come twice. s is the scanner that read the recording.
 func (rec *recording) check(s *scanner) error {
-	var last *request
-	order := func(path []step, pos int, t, lastT int64, lastOuter int) {
-		if t < lastT {
-			s.path = path
-			s.failAt(pos, "%s s is before entry %d of the list at %s s: times must not decrease; sort the list by t",
-				seconds(t), lastOuter, seconds(lastT))
-		}
+	backwards := func(path []step, pos int, t, before int64, outer int) error {
+		return s.fault(pos, path, "%s s is before entry %d of the list at %s s: times must not decrease; sort the list by t",
+			seconds(t), outer, seconds(before))
 	}
 	list := make([]*request, 0, len(rec.requests)+len(rec.agents))
 	for i := range rec.requests {
@@ -559,25 +554,22 @@ func (rec *recording) check(s *scanner) error {
 		a := &rec.agents[i]
 		list = append(list, &request{outer: a.outer, t: a.t, pos: a.pos})
 		if other, ok := names[a.id]; ok {
-			s.path = []step{{key: "requests"}, {idx: a.outer}, {key: "agent_id"}}
-			s.failAt(a.pos, "%q is also the id of requests[%d]: each sub-agent of a trace needs its own", a.id, other)
+			return s.fault(a.pos, []step{{key: "requests"}, {idx: a.outer}, {key: "agent_id"}},
+				"%q is also the id of requests[%d]: each sub-agent of a trace needs its own", a.id, other)
 		}
 		names[a.id] = a.outer
 		for j := 1; j < len(a.requests); j++ {
-			r := &a.requests[j]
-			order([]step{{key: "requests"}, {idx: a.outer}, {key: "requests"}, {idx: j}, {key: "t"}},
-				r.pos, r.t, a.requests[j-1].t, j-1)
+			if r := &a.requests[j]; r.t < a.requests[j-1].t {
+				return backwards([]step{{key: "requests"}, {idx: a.outer}, {key: "requests"}, {idx: j}, {key: "t"}},
+					r.pos, r.t, a.requests[j-1].t, j-1)
+			}
 		}
 	}
 	slices.SortFunc(list, func(a, b *request) int { return cmp.Compare(a.outer, b.outer) })
-	for _, r := range list {
-		if last != nil {
-			order([]step{{key: "requests"}, {idx: r.outer}, {key: "t"}}, r.pos, r.t, last.t, last.outer)
+	for i := 1; i < len(list); i++ {
+		if r := list[i]; r.t < list[i-1].t {
+			return backwards([]step{{key: "requests"}, {idx: r.outer}, {key: "t"}}, r.pos, r.t, list[i-1].t, list[i-1].outer)
 		}
-		last = r
-	}
-	if s.err != nil {
-		return s.err
 	}
 	return nil
 }
