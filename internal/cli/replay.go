@@ -28,6 +28,7 @@ func newReplayCmd(app *App) *cobra.Command {
 		knobs                            replayKnobs
 		seed                             uint64
 		skipBroken, noProbe, legacy      bool
+		mf                               metricsFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "replay --url URL --model NAME --corpus DIR -c N --duration D",
@@ -84,6 +85,9 @@ when the result is not valid, and says why.`,
 					Salt: opt.Salt, Extra: []byte(ext)},
 				Words: words, NoProbe: noProbe, ObservedGPUs: record.Unknown,
 			}
+			if ex.Scrape, err = mf.options(cfg); err != nil {
+				return usage(err)
+			}
 			if out == "" {
 				stamp := time.Now().UTC().Format("20060102T150405")
 				out = filepath.Join("weir-runs", fmt.Sprintf("replay-%s-c%d-%s", fileName(model), conc, stamp))
@@ -101,6 +105,7 @@ when the result is not valid, and says why.`,
 	}
 	fl := cmd.Flags()
 	cf.add(fl)
+	mf.add(fl)
 	fl.StringVar(&model, "model", "", "name of the served model")
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
 	fl.IntVarP(&conc, "concurrency", "c", 1, "agents at once")
@@ -157,6 +162,7 @@ func (a *App) printPoint(r *result.Result, dir string) error {
 		if t := r.Throughput.EdgePerGPU.Total; t != nil {
 			line("per GPU", "%s tok/s", num(t, 0))
 		}
+		a.serverLines(r, line)
 		for _, w := range r.Warnings {
 			line("warning", "%s", w.Text)
 		}

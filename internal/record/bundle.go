@@ -49,7 +49,8 @@ type FileSum struct {
 
 // A BundleWriter writes the bundle of one run. Its order is WriteMeta as often as wanted, the
 // requests and samples as they come, Seal, then (after the result was derived) Complete or
-// Fail. Equal calls give equal bytes on every machine. It is not safe for concurrent use.
+// Fail. Equal calls give equal bytes on every machine. It is not safe for concurrent use, but
+// samples may come from another goroutine than the rest until Seal.
 type BundleWriter struct {
 	dir      string
 	requests *stream

@@ -139,10 +139,27 @@ type Engine struct {
 	Facts   map[string]string `json:"facts,omitempty"` // resolved arguments and what else its log said
 }
 
-// A Sample is one scrape of one endpoint.
+// A Sample is one scrape of one endpoint. On disk a sample may be a difference to the endpoint's
+// sample before; ReadSamples puts it together again.
 type Sample struct {
 	At     int64  `json:"at"`     // nanoseconds since the run's epoch
 	Source string `json:"source"` // URL of the endpoint, or "sim"
-	// Values are by series in Prometheus text form: name or name{label="value",...}.
+	// Values are by series in Prometheus text form: name or name{label="value",...}. A reader of
+	// a bundle gets all of them, in a map that is valid until the next sample.
 	Values map[string]float64 `json:"values"`
+	// Delta says that Values are only those that changed, and Gone those that are no more.
+	Delta bool     `json:"delta,omitempty"`
+	Gone  []string `json:"gone,omitempty"`
+	// Families describe the metrics, by name, when they were first seen.
+	Families map[string]Family `json:"families,omitempty"`
+	Mark     Phase             `json:"mark,omitempty"`   // the phase that began when this was asked
+	LagNs    int64             `json:"lag_ns,omitempty"` // from asking to the end of the answer
+	Error    string            `json:"error,omitempty"`  // why there are no values
+}
+
+// A Family is what an endpoint says of one metric.
+type Family struct {
+	Type string `json:"type"` // "counter", "gauge", "histogram", "summary", "unknown"
+	Help string `json:"help,omitempty"`
+	Unit string `json:"unit,omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -123,9 +124,31 @@ func ReadRequests(r io.Reader, name string) iter.Seq2[*Request, error] {
 	})
 }
 
-// ReadSamples reads metrics.jsonl without its compression; name stands in errors.
+// ReadSamples reads metrics.jsonl without its compression and puts differences together again;
+// name stands in errors. The Values of a sample are valid until the next one.
 func ReadSamples(r io.Reader, name string) iter.Seq2[*Sample, error] {
-	return lines(r, name, func() *Sample { return new(Sample) })
+	return func(yield func(*Sample, error) bool) {
+		whole := map[string]map[string]float64{}
+		for s, err := range lines(r, name, func() *Sample { return new(Sample) }) {
+			switch {
+			case err != nil:
+			case s.Delta && whole[s.Source] == nil:
+				s, err = nil, fmt.Errorf("%s: a difference at %d ns to a sample of %s that is not there", name, s.At, s.Source)
+			case s.Delta:
+				all := whole[s.Source]
+				maps.Copy(all, s.Values)
+				for _, g := range s.Gone {
+					delete(all, g)
+				}
+				s.Values, s.Delta, s.Gone = all, false, nil
+			case s.Error == "" && s.Values != nil:
+				whole[s.Source] = s.Values
+			}
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
 }
 
 // unpacked reads a compressed file.

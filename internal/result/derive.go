@@ -92,6 +92,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 		srv.add(s)
 	}
 	r.Server = srv.server()
+	srv.fallBack(r)
 	if m.Client != nil {
 		r.Client = Client{
 			TTFTBoundS: seconds(m.Client.TTFTBoundNs), ITLBoundS: seconds(m.Client.ITLBoundNs),
@@ -99,6 +100,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 		}
 	}
 	judge(r, b, t)
+	r.Warnings = append(r.Warnings, srv.troubles()...)
 	return r, nil
 }
 

@@ -171,6 +171,10 @@ type Hits struct {
 	Host    *float64 `json:"host"`
 	Storage *float64 `json:"storage"`
 	Total   *float64 `json:"total"`
+	// SplitFrom and TotalFrom are "counters" when the requests' usage did not say and the
+	// server's counters did.
+	SplitFrom string `json:"split_from,omitempty"`
+	TotalFrom string `json:"total_from,omitempty"`
 	// Ceiling is what an infinite cache would have found; LRUDevice and LRUHost what a plain
 	// LRU of the size of the device pool, and of both pools together, would have.
 	Ceiling   *float64 `json:"ceiling"`
@@ -205,6 +209,42 @@ type Server struct {
 	RunningMean      *float64 `json:"running_mean"` // requests
 	QueuedMean       *float64 `json:"queued_mean"`
 	QueuedMax        *float64 `json:"queued_max"`
+	// AcceptMean are tokens of a decode step with speculative decoding; the others are the
+	// queues of a disaggregated engine, requests.
+	AcceptMean    *float64 `json:"accept_length_mean,omitempty"`
+	BootstrapMean *float64 `json:"prefill_bootstrap_mean,omitempty"`
+	InflightMean  *float64 `json:"prefill_inflight_mean,omitempty"`
+	PreallocMean  *float64 `json:"decode_prealloc_mean,omitempty"`
+	TransferMean  *float64 `json:"decode_transfer_mean,omitempty"`
+	// Counters is nil when nothing was scraped that has any.
+	Counters *Counted `json:"counters,omitempty"`
+}
+
+// Counted is what the server's counters grew by from the start of the window to the last scrape,
+// after the drain, over all endpoints; nil is what no engine counts. Tokens and requests.
+type Counted struct {
+	Engines []string `json:"engines"`
+	Resets  int64    `json:"resets"` // how often a counter fell, as after a restart
+	Prompt  *int64   `json:"prompt_tokens,omitempty"`
+	Output  *int64   `json:"output_tokens,omitempty"`
+	Ended   *int64   `json:"ended_requests,omitempty"`
+	// HitPrompt are the prompt tokens that the hits below are a part of, by the counters of the
+	// engine HitsOf.
+	HitsOf         string `json:"hits_of,omitempty"`
+	HitPrompt      *int64 `json:"hit_prompt_tokens,omitempty"`
+	HitDevice      *int64 `json:"hit_device_tokens,omitempty"`
+	HitHost        *int64 `json:"hit_host_tokens,omitempty"`
+	HitStorage     *int64 `json:"hit_storage_tokens,omitempty"`
+	Hit            *int64 `json:"hit_tokens,omitempty"`
+	Computed       *int64 `json:"computed_tokens,omitempty"`
+	Evicted        *int64 `json:"evicted_tokens,omitempty"`
+	LoadedBack     *int64 `json:"loaded_back_tokens,omitempty"`
+	BackedUp       *int64 `json:"backed_up_tokens,omitempty"`
+	Retracted      *int64 `json:"retracted_requests,omitempty"`
+	Preempted      *int64 `json:"preempted_requests,omitempty"`
+	TransferFailed *int64 `json:"transfer_failed_requests,omitempty"`
+	BytesToHost    *int64 `json:"bytes_to_host,omitempty"`
+	BytesToDevice  *int64 `json:"bytes_to_device,omitempty"`
 }
 
 // Client is the load generator's own error; nil where it was not measured. On a virtual clock

@@ -1,15 +1,18 @@
 package result
 
 import (
+	"fmt"
+	"maps"
 	"math"
-	"strings"
+	"slices"
 
+	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/scrape"
 )
 
-// gauges follows what the server's metrics say about its pools and queues, under the names of
-// SGLang (metrics_collector.py, 2026-07) and vLLM (v1/metrics, 2026-07). A value holds until the
-// next scrape of the same endpoint.
+// gauges follows what the server's metrics say about its pools, queues and counters; package
+// engine knows their names. A gauge holds until the next scrape of the same endpoint.
 type gauges struct {
 	window  record.Window
 	samples int64
@@ -19,14 +22,29 @@ type gauges struct {
 	host    meter
 	running meter
 	queued  meter
+	accept  meter
+	pd      [4]meter
 	sources map[string]*reading
+
+	counters *scrape.Counters
+	scrapes  map[string]*scrapes
+}
+
+// scrapes is how the scraping of one endpoint went.
+type scrapes struct {
+	n, failed int64
+	last      string
 }
 
 // reading is the latest of one endpoint.
-type reading struct{ device, filled, host, running, queued float64 }
+type reading struct {
+	device, filled, host, running, queued, accept float64
+	pd                                            [4]float64
+}
 
 func newGauges(w record.Window) *gauges {
-	return &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*reading{}}
+	return &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*reading{},
+		counters: scrape.NewCounters(w.StartNs, record.Profiling), scrapes: map[string]*scrapes{}}
 }
 
 // meter integrates a step function over time.
@@ -79,27 +97,47 @@ func (g *gauges) add(s *record.Sample) {
 	if g.open && s.At >= g.window.StartNs || s.At >= g.window.StartNs && s.At < g.window.EndNs {
 		g.samples++
 	}
+	e := g.scrapes[s.Source]
+	if e == nil {
+		e = &scrapes{}
+		g.scrapes[s.Source] = e
+	}
+	e.n++
+	if s.Error != "" {
+		e.failed++
+		e.last = s.Error
+	}
+	g.counters.Add(s)
 	g.sources[s.Source] = read(s)
 	// Endpoints are added up for counts and averaged for shares.
 	nan := math.NaN()
-	var dev, fill, host, run, queue acc
+	var dev, fill, host, run, queue, accept acc
+	var pd [4]acc
 	for _, r := range g.sources {
 		dev.add(r.device)
 		fill.add(r.filled)
 		host.add(r.host)
 		run.add(r.running)
 		queue.add(r.queued)
+		accept.add(r.accept)
+		for i := range pd {
+			pd[i].add(r.pd[i])
+		}
 	}
 	g.device.set(s.At, dev.mean(nan), g.window, g.open)
 	g.filled.set(s.At, fill.mean(nan), g.window, g.open)
 	g.host.set(s.At, host.mean(nan), g.window, g.open)
 	g.running.set(s.At, run.sum(nan), g.window, g.open)
 	g.queued.set(s.At, queue.sum(nan), g.window, g.open)
+	g.accept.set(s.At, accept.mean(nan), g.window, g.open)
+	for i := range pd {
+		g.pd[i].set(s.At, pd[i].sum(nan), g.window, g.open)
+	}
 }
 
 func (g *gauges) server() Server {
 	if !g.open {
-		for _, m := range []*meter{&g.device, &g.filled, &g.host, &g.running, &g.queued} {
+		for _, m := range []*meter{&g.device, &g.filled, &g.host, &g.running, &g.queued, &g.accept, &g.pd[0], &g.pd[1], &g.pd[2], &g.pd[3]} {
 			m.hold(g.window.EndNs, g.window, false)
 		}
 	}
@@ -109,7 +147,73 @@ func (g *gauges) server() Server {
 		DeviceFilledMean: g.filled.mean(), DeviceFilledMax: g.filled.peak(),
 		HostKVMean: g.host.mean(), HostKVMax: g.host.peak(),
 		RunningMean: g.running.mean(), QueuedMean: g.queued.mean(), QueuedMax: g.queued.peak(),
+		AcceptMean:    g.accept.mean(),
+		BootstrapMean: g.pd[0].mean(), InflightMean: g.pd[1].mean(), PreallocMean: g.pd[2].mean(), TransferMean: g.pd[3].mean(),
+		Counters: g.counted(),
 	}
+}
+
+// counted is what the engine's counters grew by from the start of the window to the last
+// sample, nil without any.
+func (g *gauges) counted() *Counted {
+	engines := g.counters.Engines()
+	if len(engines) == 0 {
+		return nil
+	}
+	get := func(q engine.Quantity) *int64 {
+		v, ok := g.counters.Total(q)
+		if !ok || v < 0 || v >= 1<<53 {
+			return nil
+		}
+		n := int64(math.Round(v))
+		return &n
+	}
+	c := &Counted{
+		Engines: engines, Resets: g.counters.Resets,
+		Prompt: get(engine.PromptTokens), Output: get(engine.OutputTokens), Ended: get(engine.EndedRequests), Computed: get(engine.ComputedTokens),
+		Evicted: get(engine.EvictedTokens), LoadedBack: get(engine.LoadedBack), BackedUp: get(engine.BackedUp),
+		Retracted: get(engine.Retracted), Preempted: get(engine.Preempted), TransferFailed: get(engine.TransferFailed),
+		BytesToHost: get(engine.BytesToHost), BytesToDevice: get(engine.BytesToDevice),
+	}
+	if h, ok := g.counters.Hits(); ok {
+		c.HitsOf, c.HitPrompt = h.Engine, &h.Prompt
+		c.HitDevice, c.HitHost, c.HitStorage, c.Hit = known(h.Device), known(h.Host), known(h.Storage), known(h.Hit)
+	}
+	return c
+}
+
+// fallBack takes from counters the hit rates that usage did not give.
+func (g *gauges) fallBack(r *Result) {
+	c := r.Server.Counters
+	if c == nil || c.HitPrompt == nil {
+		return
+	}
+	h, of := &r.Hits, float64(*c.HitPrompt)
+	share := func(n *int64) *float64 {
+		if n == nil {
+			return nil
+		}
+		return ratio(float64(*n), of)
+	}
+	if h.Device == nil && h.Host == nil && h.Storage == nil {
+		h.Device, h.Host, h.Storage = share(c.HitDevice), share(c.HitHost), share(c.HitStorage)
+		h.SplitFrom = "counters"
+	}
+	if h.Total == nil {
+		h.Total = share(c.Hit)
+		h.TotalFrom = "counters"
+	}
+}
+
+// troubles are the endpoints whose scrapes failed.
+func (g *gauges) troubles() []Finding {
+	var out []Finding
+	for _, u := range slices.Sorted(maps.Keys(g.scrapes)) {
+		if e := g.scrapes[u]; e.failed > 0 {
+			out = append(out, Finding{MetricsMissing, fmt.Sprintf("%d of %d scrapes of %s failed: %s", e.failed, e.n, u, e.last)})
+		}
+	}
+	return out
 }
 
 // acc sums values in billionths, as integers, so that the order of a map's keys cannot
@@ -139,54 +243,31 @@ func (a *acc) mean(none float64) float64 {
 	return float64(a.units) / float64(a.n) * unit
 }
 
-// read finds the gauges of one scrape; what is not there is NaN. Ranks of tensor and pipeline
-// parallelism repeat the numbers of rank 0 and are left out; ranks of data parallelism have
-// their own.
+// read finds the gauges of one scrape; what is not there is NaN.
 func read(s *record.Sample) *reading {
-	var dev, held, evictable, pool, used, size, run, queue acc
-	for series, v := range s.Values {
-		name, labels, _ := strings.Cut(series, "{")
-		if repeats(labels) {
-			continue
+	v := scrape.Read(s)
+	get := func(q engine.Quantity) float64 {
+		if x, ok := v.Get(q); ok {
+			return x
 		}
-		switch name {
-		case "sglang:token_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc":
-			dev.add(v)
-		case "sglang:kv_used_tokens":
-			held.add(v)
-		case "sglang:kv_evictable_tokens":
-			evictable.add(v)
-		case "sglang:max_total_num_tokens":
-			pool.add(v)
-		case "sglang:hicache_host_used_tokens":
-			used.add(v)
-		case "sglang:hicache_host_total_tokens":
-			size.add(v)
-		case "sglang:num_running_reqs", "vllm:num_requests_running":
-			run.add(v)
-		case "sglang:num_queue_reqs", "vllm:num_requests_waiting":
-			queue.add(v)
-		}
+		return math.NaN()
 	}
-	nan := math.NaN()
-	r := &reading{device: dev.mean(nan), filled: nan, host: nan, running: run.sum(nan), queued: queue.sum(nan)}
-	if pool.units > 0 && held.n > 0 && evictable.n > 0 {
-		r.filled = float64(held.units+evictable.units) / float64(pool.units)
+	r := &reading{device: get(engine.DeviceUsage), host: get(engine.HostUsage), running: get(engine.Running), queued: get(engine.Waiting),
+		accept: get(engine.AcceptLength), filled: math.NaN()}
+	if f := (get(engine.DeviceUsed) + get(engine.DeviceEvictable)) / get(engine.DeviceTokens); !math.IsInf(f, 0) {
+		r.filled = f
 	}
-	if size.n > 0 && size.units > 0 && used.n > 0 {
-		r.host = float64(used.units) / float64(size.units)
+	if h := get(engine.HostUsed) / get(engine.HostTokens); !math.IsNaN(h) && !math.IsInf(h, 0) {
+		r.host = h
+	}
+	for i, q := range pdQueues {
+		r.pd[i] = get(q)
 	}
 	return r
 }
 
-func repeats(labels string) bool {
-	for _, key := range []string{`tp_rank="`, `pp_rank="`} {
-		if _, rest, ok := strings.Cut(labels, key); ok && !strings.HasPrefix(rest, `0"`) {
-			return true
-		}
-	}
-	return false
-}
+// pdQueues are the queues of a disaggregated engine.
+var pdQueues = [4]engine.Quantity{engine.PrefillBootstrap, engine.PrefillInflight, engine.DecodePrealloc, engine.DecodeTransfer}
 
 // Gauges are what one scrape says about pools and queues; nil is what it does not say.
 type Gauges struct{ DeviceKV, DeviceFilled, HostKV, Running, Queued *float64 }
@@ -195,4 +276,15 @@ type Gauges struct{ DeviceKV, DeviceFilled, HostKV, Running, Queued *float64 }
 func ReadGauges(s *record.Sample) Gauges {
 	r := read(s)
 	return Gauges{defined(r.device), defined(r.filled), defined(r.host), defined(r.running), defined(r.queued)}
+}
+
+// KeepGauges is a copy of a sample with what ReadGauges needs, for a caller that keeps samples.
+func KeepGauges(s *record.Sample) *record.Sample {
+	k := &record.Sample{At: s.At, Source: s.Source, Values: map[string]float64{}}
+	for series, v := range s.Values {
+		if sig := engine.Classify(series); sig != nil && !sig.Quantity.Counter() {
+			k.Values[series] = v
+		}
+	}
+	return k
 }

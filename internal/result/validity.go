@@ -34,6 +34,7 @@ const (
 	AboveCeiling    Code = "above-ceiling"    // more hits than an infinite cache could have had
 	ShortWindow     Code = "short-window"     // the window is too short for the coverage rule
 	FewSamples      Code = "few-samples"      // percentiles are withheld
+	MetricsMissing  Code = "metrics-missing"  // scrapes of a metrics endpoint failed
 	OutputMismatch  Code = "output-mismatch"  // the server did not generate what was asked for
 )
 
@@ -154,6 +155,10 @@ func inert(r *Result, bad func(Code, string, ...any)) {
 	}
 }
 
+// external is the framework of a point of which only the server's address is known, so that
+// nothing is declared about its offloading.
+const external = "external"
+
 func warn(r *Result, m *record.Meta, t *tally) {
 	note := func(c Code, format string, a ...any) {
 		r.Warnings = append(r.Warnings, Finding{c, fmt.Sprintf(format, a...)})
@@ -165,7 +170,7 @@ func warn(r *Result, m *record.Meta, t *tally) {
 		note(PromptDrift, "the server counted %+.2f %% prompt tokens against the trace", 100**d)
 	}
 	h := r.Hits
-	if r.Point.Offload.Mode == "none" && h.Host != nil && *h.Host > 0 {
+	if r.Point.Offload.Mode == "none" && r.Point.Framework != external && h.Host != nil && *h.Host > 0 {
 		note(OffloadMismatch, "offload is declared none and the host tier served %.1f %% of the prompt tokens", 100**h.Host)
 	}
 	if t.hit.excess > 0 {

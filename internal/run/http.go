@@ -15,6 +15,7 @@ import (
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/scrape"
 )
 
 // HTTP measures a job against servers that are running already.
@@ -26,6 +27,9 @@ type HTTP struct {
 	Prompt  prompt.Options
 	Words   *prompt.Words // nil takes the list of words that are one token in common tokenizers
 	NoProbe bool
+	// Scrape says which metrics endpoints are sampled into the bundle while the job runs; its
+	// Now and Write are set here. Nil scrapes nothing.
+	Scrape *scrape.Options
 	// ObservedGPUs is the number of GPUs that the server was seen to use; Unknown where
 	// nobody looked.
 	ObservedGPUs int64
@@ -114,10 +118,14 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	defer t.Close()
 
 	m.EpochWallNs = clock.Epoch().UnixNano()
+	sc, err := h.scraper(ctx, clock, w)
+	if err != nil {
+		return err
+	}
 	var writeErr error
 	lastSay := clock.Now()
 	meter := j.meter()
-	runErr := replay.RunReal(ctx, s, t, clock, func(r *record.Request) {
+	runErr := replay.RunReal(ctx, s, &marking{Target: t, scraper: sc}, clock, func(r *record.Request) {
 		meter.Add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)
@@ -127,6 +135,9 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 			j.Progress(progress(s, now, duration))
 		}
 	})
+	if err := observe(ctx, sc, m); err != nil && writeErr == nil {
+		writeErr = err
+	}
 	if writeErr != nil {
 		return writeErr
 	}

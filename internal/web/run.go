@@ -138,7 +138,7 @@ func readBundle(dir string) (*record.Bundle, []*record.Request, []*record.Sample
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		samples = append(samples, s)
+		samples = append(samples, result.KeepGauges(s))
 	}
 	return b, reqs, samples, nil
 }

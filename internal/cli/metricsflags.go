@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/scrape"
+)
+
+// metricsFlags say which metrics of the server are sampled while a load runs.
+type metricsFlags struct {
+	urls, require []string
+	every         time.Duration
+	off           bool
+}
+
+func (f *metricsFlags) add(fl *pflag.FlagSet) {
+	fl.StringSliceVar(&f.urls, "metrics", nil, "`URL` of a metrics endpoint, of every worker and not only of the router before them; may be repeated (default URL/metrics of every --url)")
+	fl.DurationVar(&f.every, "metrics-every", scrape.DefaultEvery, "time between two scrapes of an endpoint")
+	fl.StringSliceVar(&f.require, "require-metric", nil, "metric that must be on one of the endpoints before the load begins; may be repeated")
+	fl.BoolVar(&f.off, "no-metrics", false, "scrape nothing")
+}
+
+// options are nil when nothing is to be scraped.
+func (f *metricsFlags) options(c client.Config) (*scrape.Options, error) {
+	if f.off {
+		if len(f.urls)+len(f.require) > 0 {
+			return nil, fmt.Errorf("--no-metrics stands beside --metrics or --require-metric: remove one")
+		}
+		return nil, nil
+	}
+	if f.every < 10*time.Millisecond {
+		return nil, fmt.Errorf("--metrics-every is %s: at least 10ms", f.every)
+	}
+	urls := f.urls
+	if len(urls) == 0 {
+		urls = c.URLs
+	}
+	for _, u := range urls {
+		if _, err := scrape.Endpoint(u); err != nil {
+			return nil, fmt.Errorf("--metrics: %w", err)
+		}
+	}
+	return &scrape.Options{URLs: urls, Every: f.every, Require: f.require, TLS: c.TLS}, nil
+}
+
+// serverLines print what the server's own metrics said.
+func (a *App) serverLines(r *result.Result, line func(name, format string, v ...any)) {
+	s := r.Server
+	if s.Samples == 0 {
+		return
+	}
+	line("server", "KV held %s mean, %s max; running %s, queued %s mean, %s max", num(s.DeviceKVMean, 3), num(s.DeviceKVMax, 3),
+		num(s.RunningMean, 1), num(s.QueuedMean, 1), num(s.QueuedMax, 0))
+	if c := s.Counters; c != nil && c.HitPrompt != nil {
+		tokens := func(n *int64) string {
+			if n == nil {
+				return "n/a"
+			}
+			return fmt.Sprint(*n)
+		}
+		line("counters", "of %d prompt tokens: device %s, host %s, storage %s, hit %s", *c.HitPrompt, tokens(c.HitDevice), tokens(c.HitHost), tokens(c.HitStorage), tokens(c.Hit))
+	}
+}

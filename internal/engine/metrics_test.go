@@ -1,0 +1,89 @@
+package engine
+
+import "testing"
+
+// TestClassify reads the spellings of the engines' metrics.
+func TestClassify(t *testing.T) {
+	for series, want := range map[string]Signal{
+		`sglang:token_usage{tp_rank="3",dp_rank="3"}`:                                   {Engine: "sglang", Quantity: DeviceUsage, Scale: 1, Rank: 3},
+		`sglang:cached_tokens_total{engine_type="unified",cache_source="storage_file"}`: {Engine: "sglang", Quantity: HitStorage, Scale: 1},
+		`sglang:cached_tokens_total{engine_type="prefill",cache_source="host"}`:         {Engine: "sglang", Quantity: HitHost, Scale: 1},
+		`sglang_num_queue_reqs`: {Engine: "sglang", Quantity: Waiting, Scale: 1},
+		`vllm:prompt_tokens_by_source_total{source="local_cache_hit"}`:     {Engine: "vllm", Quantity: HitDevice, Scale: 1},
+		`vllm:kv_offload_total_bytes_total{transfer_type="CPU_to_GPU"}`:    {Engine: "vllm", Quantity: BytesToDevice, Scale: 1},
+		`vllm:kv_offload_load_bytes_total{engine="0"}`:                     {Engine: "vllm", Quantity: BytesToDevice, Scale: 1},
+		`vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"}`:    {Engine: "vllm", Quantity: DeviceTokens, Scale: 16000},
+		`atom:kv_cache_blocks_total`:                                       {Engine: "atom", Quantity: DeviceTokens, Scale: 16},
+		`atom_prefix_cache_cached_tokens`:                                  {Engine: "atom", Quantity: HitUnsplit, Scale: 1},
+		`trtllm_prompt_cached_tokens_total`:                                {Engine: "trtllm", Quantity: HitUnsplit, Scale: 1},
+		`dynamo_frontend_cached_tokens_sum{model="m"}`:                     {Engine: "dynamo", Quantity: FrontendHits, Scale: 1},
+		`sglang:num_decode_transfer_queue_reqs{engine_type="decode"}`:      {Engine: "sglang", Quantity: DecodeTransfer, Scale: 1},
+		`sglang:realtime_tokens_total{mode="prefill_compute",tp_rank="0"}`: {Engine: "sglang", Quantity: ComputedTokens, Scale: 1},
+	} {
+		got := Classify(series)
+		if got == nil {
+			t.Errorf("%s: unknown", series)
+			continue
+		}
+		g := *got
+		g.Same, g.Percent = "", false
+		if g != want {
+			t.Errorf("%s: %+v, want %+v", series, g, want)
+		}
+	}
+	for _, series := range []string{
+		`sglang:cached_tokens_total{engine_type="decode",cache_source="device"}`, // repeats prefill
+		`sglang:prompt_tokens_total{engine_type="decode"}`,
+		`sglang:realtime_tokens_total{mode="decode"}`,
+		`sglang:e2e_request_latency_seconds_bucket{le="1"}`,
+		`vllm:cache_config_info{block_size="x",num_gpu_blocks="1000"}`,
+		`process_cpu_seconds_total`, `up`, ``, `{`,
+	} {
+		if got := Classify(series); got != nil {
+			t.Errorf("%s: %+v, want unknown", series, got)
+		}
+	}
+}
+
+func TestLabel(t *testing.T) {
+	const set = `a="1",b="x\"y,c=\"z",c="3"`
+	for name, want := range map[string]string{"a": "1", "b": `x\"y,c=\"z`, "c": "3", "d": ""} {
+		if got := Label(set, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	if got := Label(`a="1`, "a"); got != "" {
+		t.Errorf("a torn label is %q", got)
+	}
+}
+
+// TestHitsOf: the tiers of every engine, and what stays unknown.
+func TestHitsOf(t *testing.T) {
+	type key struct {
+		e string
+		q Quantity
+	}
+	for _, c := range []struct {
+		name string
+		in   map[key]float64
+		want TierHits
+		ok   bool
+	}{
+		{"sglang", map[key]float64{{"sglang", PromptTokens}: 100, {"sglang", HitDevice}: 60, {"sglang", HitStorage}: 10}, TierHits{"sglang", 100, 60, 0, 10, 70}, true},
+		{"sglang, some unsplit", map[key]float64{{"sglang", PromptTokens}: 100, {"sglang", HitDevice}: 60, {"sglang", HitUnsplit}: 5}, TierHits{"sglang", 100, -1, -1, -1, 65}, true},
+		{"sglang, all unsplit", map[key]float64{{"sglang", PromptTokens}: 100, {"sglang", HitUnsplit}: 5}, TierHits{"sglang", 100, -1, -1, -1, 5}, true},
+		{"vllm by source", map[key]float64{{"vllm", HitDevice}: 50, {"vllm", HitHost}: 20, {"vllm", ComputedTokens}: 30, {"vllm", LookedUp}: 999, {"vllm", LookupHits}: 1}, TierHits{"vllm", 100, 50, 20, 0, 70}, true},
+		{"vllm lookups", map[key]float64{{"vllm", LookedUp}: 100, {"vllm", LookupHits}: 40, {"vllm", HostLookupHits}: 7}, TierHits{"vllm", 100, 40, 7, 0, 47}, true},
+		{"trtllm", map[key]float64{{"trtllm", PromptTokens}: 10, {"trtllm", HitUnsplit}: 4}, TierHits{"trtllm", 10, -1, -1, -1, 4}, true},
+		{"atom", map[key]float64{{"atom", LookedUp}: 10, {"atom", HitUnsplit}: 4, {"atom", HitHost}: 1}, TierHits{"atom", 10, -1, 1, -1, 4}, true},
+		{"dynamo before sglang", map[key]float64{{"dynamo", FrontendPrompt}: 10, {"dynamo", FrontendHits}: 4, {"sglang", PromptTokens}: 10, {"sglang", HitDevice}: 3, {"sglang", HitHost}: 1}, TierHits{"sglang", 10, 3, 1, 0, 4}, true},
+		{"dynamo alone", map[key]float64{{"dynamo", FrontendPrompt}: 10, {"dynamo", FrontendHits}: 4}, TierHits{"dynamo", 10, -1, -1, -1, 4}, true},
+		{"nothing ended", map[key]float64{{"sglang", PromptTokens}: 0, {"sglang", HitDevice}: 0}, TierHits{}, false},
+		{"nothing", nil, TierHits{}, false},
+	} {
+		got, ok := HitsOf(func(e string, q Quantity) (float64, bool) { v, has := c.in[key{e, q}]; return v, has })
+		if got != c.want || ok != c.ok {
+			t.Errorf("%s: %+v %t, want %+v %t", c.name, got, ok, c.want, c.ok)
+		}
+	}
+}

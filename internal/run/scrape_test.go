@@ -1,0 +1,94 @@
+package run
+
+import (
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/scrape"
+	"github.com/weirbench/weir/internal/sim"
+	"github.com/weirbench/weir/internal/sim/simhttp"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// TestScraped runs a point against the simulated server as SGLang and as vLLM: its usage gives
+// the total of the hits, its counters the tiers, and both agree to the token.
+func TestScraped(t *testing.T) {
+	set := facts.Embedded()
+	model, err := set.ModelByName("glm-5.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := set.GPUByName("b200")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, engine := range []string{"sglang", "vllm"} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			srv, err := simhttp.New(simhttp.Options{Engine: engine, Model: "m", Speed: 20, Config: sim.Config{
+				Model: model, GPU: gpu, Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1}, DeviceTokens: 120_000, HostTokens: 400_000, WritePolicy: "write_back",
+				WeightPrecision: "fp4", KVDType: "fp8", KVBytesPerToken: 55_800, ContextLen: 1 << 20, ModelName: "m",
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			served := make(chan error, 1)
+			go func() { served <- srv.Serve(ctx, l) }()
+			defer func() {
+				stop()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+			}()
+			url := "http://" + l.Addr().String()
+			p := &spec.Point{Key: "replay", Name: "test", Model: "m", Framework: "external", Scenario: spec.AgenticCoding,
+				Conc: 4, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(3 * time.Second), Weir: spec.WeirFields{Seed: 1}}
+			opt := ReplayOptions(p)
+			opt.PressureRequests = 1
+			opt.SystemIdleCapNs, opt.TraceIdleCapNs = int64(50*time.Millisecond), int64(50*time.Millisecond)
+			opt.GraceNs = -1
+			ex := &HTTP{
+				Client: client.Config{URLs: []string{url}},
+				Prompt: prompt.Options{Models: []string{"m"}, Salt: prompt.FirstTurnPrefix}, ObservedGPUs: record.Unknown,
+				Scrape: &scrape.Options{URLs: []string{url}, Every: 50 * time.Millisecond},
+			}
+			r, err := Measure(t.Context(), ex, &Job{Point: p, Corpus: smallCorpus(t), Replay: opt, Version: "test"}, filepath.Join(t.TempDir(), "b"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Requests.OK < 20 || r.Requests.Failed > 0 {
+				t.Fatalf("%d ok, %d failed: %v", r.Requests.OK, r.Requests.Failed, r.Reasons)
+			}
+			s, h := r.Server, r.Hits
+			if s.Samples < 10 || s.DeviceKVMax == nil || *s.DeviceKVMax <= 0 || s.RunningMean == nil || *s.RunningMean <= 0 || s.QueuedMean == nil {
+				t.Errorf("server %+v", s)
+			}
+			if h.SplitFrom != "counters" || h.Device == nil || h.Host == nil || h.Total == nil {
+				t.Fatalf("hits %+v", h)
+			}
+			c := s.Counters
+			if engine == "sglang" { // counted when a request ends, as usage is
+				if *c.HitPrompt != *r.Tokens.Input || *c.HitDevice+*c.HitHost+*c.HitStorage != int64(*h.Total*float64(*r.Tokens.Input)+0.5) {
+					t.Errorf("counters %d of %d, usage %d prompt tokens and a hit rate of %v", *c.Hit, *c.HitPrompt, *r.Tokens.Input, *h.Total)
+				}
+			} else if off := *h.Device + *h.Host - *h.Total; off > 0.05 || off < -0.05 {
+				t.Errorf("counters say %v + %v, usage %v", *h.Device, *h.Host, *h.Total)
+			}
+			if r.Pools.DeviceTokens == nil || *r.Pools.DeviceTokens != 120_000 || !r.Pools.Observed {
+				t.Errorf("pools %+v", r.Pools)
+			}
+		})
+	}
+}

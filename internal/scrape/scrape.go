@@ -1,0 +1,399 @@
+// Package scrape reads the metrics of servers while a point runs and says what they mean.
+//
+// A Scraper asks every endpoint at a fixed interval, each on its own, and hands over samples: a
+// baseline before the load, then what changed, and a final one after it. It stands beside the
+// load and never in its way: an endpoint that is slow, huge, malformed or dying costs its own
+// samples and is reported, by URL and with its last error.
+//
+// View, Counters and Gauges are the pure side: they turn samples, in the order in which they
+// came, into the quantities that package engine names.
+package scrape
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weirbench/weir/internal/record"
+)
+
+// Defaults of Options.
+const (
+	DefaultEvery   = time.Second
+	DefaultTimeout = 10 * time.Second
+	DefaultLimit   = 64 << 20 // bytes
+)
+
+// Options configure a Scraper.
+type Options struct {
+	// URLs of the endpoints; see Endpoint for the forms that are taken.
+	URLs    []string
+	Every   time.Duration // 0 is DefaultEvery
+	Timeout time.Duration // of one scrape; 0 is DefaultTimeout
+	Limit   int64         // longest answer in bytes; 0 is DefaultLimit
+	// Require are the families, without _total, that must be on one of the endpoints at the
+	// baseline.
+	Require []string
+	Header  http.Header
+	TLS     *tls.Config
+	// Now is the time since the run's epoch in nanoseconds.
+	Now func() int64
+	// Write takes every sample, one at a time and never from the goroutine that loads.
+	Write func(*record.Sample) error
+}
+
+// A Scraper scrapes until it is stopped.
+type Scraper struct {
+	o         Options
+	endpoints []*endpoint
+	ctx       context.Context // until Stop
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
+	mu        sync.Mutex // guards Write and writeErr
+	writeErr  error
+}
+
+// Report is how one endpoint did.
+type Report struct {
+	URL      string `json:"url"`
+	Scrapes  int64  `json:"scrapes"`
+	Failed   int64  `json:"failed"`
+	Late     int64  `json:"late"` // scrapes that were due while one was under way
+	Series   int    `json:"series"`
+	Bytes    int64  `json:"bytes"`      // of the last answer
+	MaxLagNs int64  `json:"max_lag_ns"` // longest scrape
+	Error    string `json:"error,omitempty"`
+}
+
+// Endpoint brings a URL into the form that is scraped: http:// in front where there is no
+// scheme, /metrics behind where there is no path.
+func Endpoint(s string) (string, error) {
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("%q is not the URL of a metrics endpoint: write http://HOST:PORT/metrics", s)
+	}
+	u.Path = strings.TrimRight(u.Path, "/")
+	if !strings.HasSuffix(u.Path, "metrics") {
+		u.Path = strings.TrimSuffix(u.Path, "/v1") + "/metrics"
+	}
+	return u.String(), nil
+}
+
+// New makes a Scraper that has not asked anybody yet. Of equal URLs one is kept.
+func New(o Options) (*Scraper, error) {
+	if o.Every <= 0 {
+		o.Every = DefaultEvery
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Limit <= 0 {
+		o.Limit = DefaultLimit
+	}
+	s := &Scraper{o: o}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	var seen []string
+	for _, raw := range o.URLs {
+		u, err := Endpoint(raw)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(seen, u) {
+			continue
+		}
+		seen = append(seen, u)
+		s.endpoints = append(s.endpoints, &endpoint{url: u, report: Report{URL: u}, client: &http.Client{
+			Transport: &http.Transport{TLSClientConfig: o.TLS, MaxIdleConnsPerHost: 1, DisableCompression: true},
+		}})
+	}
+	return s, nil
+}
+
+// Baseline scrapes every endpoint once, all at the same time. It fails when a required family
+// is on none of them, or when ctx ends.
+func (s *Scraper) Baseline(ctx context.Context) error {
+	s.all(ctx, "")
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	for _, f := range s.o.Require {
+		if !slices.ContainsFunc(s.endpoints, func(e *endpoint) bool { return e.has(f) }) {
+			var urls []string
+			for _, e := range s.endpoints {
+				u := e.url
+				if r := e.snapshot(); r.Error != "" {
+					u += " (" + r.Error + ")"
+				}
+				urls = append(urls, u)
+			}
+			return fmt.Errorf("the required metric %s is on none of the endpoints %s", f, strings.Join(urls, ", "))
+		}
+	}
+	return nil
+}
+
+func (s *Scraper) all(ctx context.Context, mark record.Phase) {
+	var wg sync.WaitGroup
+	for _, e := range s.endpoints {
+		wg.Go(func() { s.once(ctx, e, mark) })
+	}
+	wg.Wait()
+}
+
+// Start begins to scrape at the interval.
+func (s *Scraper) Start() {
+	for i, e := range s.endpoints {
+		s.running.Go(func() { s.loop(e, s.o.Every*time.Duration(i)/time.Duration(len(s.endpoints))) })
+	}
+}
+
+// Mark scrapes all endpoints now, beside the interval, and returns at once: a phase begins. It
+// is not to be called after Stop.
+func (s *Scraper) Mark(phase record.Phase) {
+	for _, e := range s.endpoints {
+		s.running.Go(func() { s.once(s.ctx, e, phase) })
+	}
+}
+
+// Stop ends the scraping, takes a final sample of every endpoint, and says how they did. The
+// error is one of Write.
+func (s *Scraper) Stop(ctx context.Context) ([]Report, error) {
+	s.cancel()
+	s.running.Wait()
+	s.all(ctx, "")
+	var out []Report
+	for _, e := range s.endpoints {
+		out = append(out, e.snapshot())
+		e.client.CloseIdleConnections()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return out, s.writeErr
+}
+
+// Views are what every endpoint said last; one that never answered says nothing.
+func (s *Scraper) Views() []View {
+	out := make([]View, len(s.endpoints))
+	for i, e := range s.endpoints {
+		e.mu.Lock()
+		values := map[string]float64{}
+		for name, c := range e.page.cells {
+			if !math.IsNaN(c.said) {
+				values[name] = c.said
+			}
+		}
+		e.mu.Unlock()
+		out[i] = Read(&record.Sample{Values: values})
+	}
+	return out
+}
+
+// maxEvery is the longest interval at which an endpoint that fails is asked again.
+const maxEvery = 30 * time.Second
+
+// failuresBefore is how many failures in a row an endpoint may have at the full rate.
+const failuresBefore = 3
+
+func (s *Scraper) loop(e *endpoint, offset time.Duration) {
+	next := time.Now().Add(offset)
+	t := time.NewTimer(offset)
+	defer t.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-t.C:
+		}
+		bad := s.once(s.ctx, e, "")
+		every := s.o.Every
+		if bad > failuresBefore {
+			every = max(every, min(maxEvery, every<<min(bad-failuresBefore, 8)))
+		}
+		for next = next.Add(every); time.Until(next) < 0; next = next.Add(every) {
+			e.late()
+		}
+		t.Reset(time.Until(next))
+	}
+}
+
+// endpoint is one URL. The lock is held during a scrape, so two of one endpoint never overlap.
+type endpoint struct {
+	url    string
+	client *http.Client
+
+	mu       sync.Mutex
+	page     page
+	whole    bool // a whole sample was written
+	bad      int  // failures in a row
+	tried    bool // the other path of metrics was tried
+	from     string
+	size     int
+	reportMu sync.Mutex
+	report   Report
+}
+
+func (e *endpoint) snapshot() Report {
+	e.reportMu.Lock()
+	defer e.reportMu.Unlock()
+	return e.report
+}
+
+func (e *endpoint) late() {
+	e.reportMu.Lock()
+	defer e.reportMu.Unlock()
+	e.report.Late++
+}
+
+func (e *endpoint) has(family string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for s := range e.page.cells {
+		name, _, _ := strings.Cut(s, "{")
+		if name == family || name == family+"_total" || name == family+"_count" {
+			return true
+		}
+	}
+	return false
+}
+
+// once scrapes an endpoint and writes a sample. It returns the failures in a row.
+func (s *Scraper) once(ctx context.Context, e *endpoint, mark record.Phase) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	asked := s.o.Now()
+	sample := &record.Sample{At: asked, Source: e.url, Mark: mark}
+	body, at, err := s.get(ctx, e)
+	if err != nil && ctx.Err() != nil {
+		return e.bad // stopped, not failed
+	}
+	if at > 0 {
+		sample.At = at
+	}
+	var c *change
+	if err == nil {
+		if c, err = e.page.update(body); err != nil {
+			err = fmt.Errorf("not Prometheus text: %w", err)
+		}
+	}
+	sample.LagNs = s.o.Now() - asked
+	e.reportMu.Lock()
+	r := &e.report
+	r.Scrapes++
+	r.MaxLagNs = max(r.MaxLagNs, sample.LagNs)
+	if err != nil {
+		e.bad++
+		r.Failed++
+		r.Error = err.Error()
+		sample.Error = r.Error
+	} else {
+		e.bad = 0
+		r.Series, r.Bytes = len(e.page.cells), int64(len(body))
+		sample.Values, sample.Gone, sample.Families = c.values, c.gone, c.families
+		sample.Delta = e.whole
+		e.whole = true
+	}
+	e.reportMu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.writeErr == nil && s.o.Write != nil {
+		s.writeErr = s.o.Write(sample)
+	}
+	return e.bad
+}
+
+// get asks an endpoint and returns its answer and the instant of its first byte.
+func (s *Scraper) get(ctx context.Context, e *endpoint) ([]byte, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
+	defer cancel()
+	if e.from == "" {
+		e.from = e.url
+	}
+	body, at, err := s.fetch(ctx, e, e.from)
+	if err == nil && !looksLikeText(body) {
+		err = errors.New("not Prometheus text but JSON or HTML")
+	}
+	if err != nil && !e.tried && !e.whole && ctx.Err() == nil {
+		// TensorRT-LLM answers /metrics with JSON and has its Prometheus text elsewhere.
+		e.tried = true
+		if u, ok := strings.CutSuffix(e.url, "/metrics"); ok && !strings.HasSuffix(u, "/prometheus") {
+			if b, t, err2 := s.fetch(ctx, e, u+"/prometheus/metrics"); err2 == nil && looksLikeText(b) {
+				e.from = u + "/prometheus/metrics"
+				return b, t, nil
+			}
+		}
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("no whole answer within %s", s.o.Timeout)
+	}
+	return body, at, err
+}
+
+func looksLikeText(b []byte) bool {
+	for _, c := range b {
+		switch c {
+		case ' ', '\n', '\r', '\t':
+		case '{', '[', '<':
+			return false
+		default:
+			return true
+		}
+	}
+	return true
+}
+
+func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	for k, v := range s.o.Header {
+		req.Header[k] = v
+	}
+	req.Header.Set("Accept", "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5")
+	resp, err := e.client.Do(req)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	at := s.o.Now()
+	if resp.StatusCode != http.StatusOK {
+		return nil, at, fmt.Errorf("HTTP status %s", resp.Status)
+	}
+	body := make([]byte, 0, max(4096, e.size+e.size/8))
+	if n := resp.ContentLength; n > s.o.Limit {
+		return nil, at, fmt.Errorf("the answer has %d bytes, limit %d", n, s.o.Limit)
+	}
+	for {
+		if len(body) == cap(body) {
+			body = slices.Grow(body, len(body))
+		}
+		n, err := resp.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if int64(len(body)) > s.o.Limit {
+			return nil, at, fmt.Errorf("the answer has more than %d bytes", s.o.Limit)
+		}
+		if err == io.EOF {
+			e.size = len(body)
+			return body, at, nil
+		}
+		if err != nil {
+			return nil, at, fmt.Errorf("the answer broke off after %d bytes: %w", len(body), err)
+		}
+	}
+}
