@@ -305,6 +305,7 @@ func (l *load) due(t int64) {
 		l.timers--
 		e.talk.timed = true
 		l.hold(e.talk)
+		l.exhaust(e.at) // the turn may belong to a conversation that has ended
 	}
 	if at, ok := l.graceEnd(); ok && t >= at {
 		l.graced = true
@@ -507,7 +508,7 @@ func (l *load) lane() int {
 // exhaust ends the run when no conversation is left.
 func (l *load) exhaust(t int64) {
 	more := l.nextUnit < len(l.units) || l.o.Loop || l.pass+1 < l.o.Passes
-	if l.live == 0 && l.timers == 0 && len(l.fresh) == 0 && !more {
+	if l.live == 0 && l.timers == 0 && len(l.fresh)+len(l.ready) == 0 && !more {
 		l.finish(t)
 	}
 }
