@@ -51,6 +51,9 @@ type simFlags struct {
 	drafts                         int64
 	memFraction                    float64
 	factsFile, engine              string
+	storage                        int64
+	storageGBs                     float64
+	prefetch                       string
 }
 
 func (f *simFlags) add(cmd *cobra.Command) {
@@ -65,6 +68,9 @@ func (f *simFlags) add(cmd *cobra.Command) {
 	fl.Int64Var(&f.device, "device-tokens", 0, "device pool of one rank in tokens (planned from the facts when 0)")
 	fl.Int64Var(&f.host, "host-tokens", 0, "host pool of one rank in tokens, 0 for none")
 	fl.Float64Var(&f.hostRatio, "host-ratio", 0, "host pool as a multiple of the device pool, in place of --host-tokens")
+	fl.Int64Var(&f.storage, "storage-tokens", 0, "storage tier behind the host pool in tokens, 0 for none")
+	fl.Float64Var(&f.storageGBs, "storage-bandwidth", 5, "what one rank reads from storage, `GB/s`")
+	fl.StringVar(&f.prefetch, "prefetch-policy", "timeout", "how long a request waits for storage: timeout, best_effort or wait_complete")
 	fl.Int64Var(&f.page, "page-size", 64, "tokens of a page or block")
 	fl.StringVar(&f.policy, "write-policy", "write_through", "write_back, write_through or write_through_selective")
 	fl.StringVar(&f.order, "schedule-policy", "fcfs", "order of the queue: fcfs or lpm")
@@ -116,6 +122,9 @@ func (f *simFlags) config() (sim.Config, error) {
 		WeightPrecision: precision, KVDType: f.kvDType, DeviceTokens: f.device, HostTokens: f.host, PageSize: f.page,
 		WritePolicy: f.policy, SchedulePolicy: f.order, Balance: f.balance, ChunkedPrefill: f.chunk,
 		MaxRunning: f.running, ContextLen: f.context, DraftTokens: f.drafts, AcceptPPM: int64(f.accept * 1e6),
+	}
+	if f.storage > 0 {
+		c.StorageTokens, c.StorageBandwidth, c.PrefetchPolicy = f.storage, int64(f.storageGBs*1e9), f.prefetch
 	}
 	if f.tp < 1 {
 		return c, fmt.Errorf("--tp is %d: it must be at least 1", f.tp)

@@ -44,9 +44,15 @@ type Config struct {
 	// ChunkedPrefill is the number of prefill tokens in a step: 16384 with at least 160 GB of
 	// HBM, else 8192. For vLLM it is the budget of a step, decodes included, 8192.
 	ChunkedPrefill int64
-	MaxPrefill     int64 // tokens of new prompts in a step, 16384 when 0
-	MaxRunning     int64 // requests that run at once; the engine's formula when 0
-	ContextLen     int64 // tokens of prompt and output; Model.MaxContext when 0
+	// StorageTokens is the size of a storage tier behind the host pool in tokens, 0 for none
+	// (SGLang only); StorageBandwidth is what it reads and writes in bytes of one rank per
+	// second. PrefetchPolicy says how long a request waits for it: "timeout" (the default),
+	// "best_effort" or "wait_complete".
+	StorageTokens, StorageBandwidth int64
+	PrefetchPolicy                  string
+	MaxPrefill                      int64 // tokens of new prompts in a step, 16384 when 0
+	MaxRunning                      int64 // requests that run at once; the engine's formula when 0
+	ContextLen                      int64 // tokens of prompt and output; Model.MaxContext when 0
 
 	// AcceptPPM is the mean number of tokens that a decode step yields with speculative
 	// decoding, in parts per million, the bonus token included; 0 or 1000000 without.
@@ -178,6 +184,17 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.SchedulePolicy != "lpm" && c.SchedulePolicy != "fcfs" {
 		return c, fmt.Errorf("sim: schedule policy %q is unknown: use lpm or fcfs", c.SchedulePolicy)
+	}
+	switch {
+	case c.StorageTokens == 0:
+	case c.StorageTokens < 0 || c.StorageBandwidth <= 0:
+		return c, fmt.Errorf("sim: a storage tier of %d tokens at %d bytes/s: both must be above 0", c.StorageTokens, c.StorageBandwidth)
+	case c.HostTokens == 0 || c.Engine == "vllm":
+		return c, errors.New("sim: a storage tier lies behind SGLang's host pool: give one")
+	case c.PrefetchPolicy == "":
+		c.PrefetchPolicy = "timeout"
+	case c.PrefetchPolicy != "timeout" && c.PrefetchPolicy != "best_effort" && c.PrefetchPolicy != "wait_complete":
+		return c, fmt.Errorf("sim: prefetch policy %q is unknown: use timeout, best_effort or wait_complete", c.PrefetchPolicy)
 	}
 	if c.Balance == "" {
 		c.Balance = "session"

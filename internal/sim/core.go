@@ -127,6 +127,11 @@ func newScheduler(c *Config, m *stepModel) (scheduler, error) {
 	}
 	cache := newRadix(c.PageSize, c.DeviceTokens, c.HostTokens, policy)
 	cache.copyTime, cache.keepDoubles = m.hostCopy, c.KeepDoubles
+	if c.StorageTokens > 0 {
+		perToken := float64(c.KVBytesPerToken) * 1e9 / float64(c.StorageBandwidth)
+		o := newOffload(c.StorageTokens, c.PageSize, func(tokens int64) int64 { return int64(float64(tokens) * perToken) })
+		cache.storage = &storageTier{offload: o, policy: c.PrefetchPolicy}
+	}
 	return newSGLang(c, cache, m.caps), nil
 }
 

@@ -19,6 +19,7 @@ type CurvePoint struct {
 	HitRate     float64 `json:"hit_rate"`
 	Device      float64 `json:"device_hit_rate"`
 	Host        float64 `json:"host_hit_rate"`
+	Storage     float64 `json:"storage_hit_rate"`
 	Ceiling     float64 `json:"ceiling"` // of an infinite cache
 	TTFTP50     float64 `json:"ttft_p50_ns"`
 	TTFTP90     float64 `json:"ttft_p90_ns"`
@@ -61,7 +62,7 @@ func Curve(ctx context.Context, c Config, traces *corpus.Corpus, o replay.Option
 		}
 		p := CurvePoint{Concurrency: conc}
 		var rs []*record.Request
-		var in, device, host, ceiling int64
+		var in, device, host, storage, ceiling int64
 		err = replay.RunVirtual(ctx, s, e, func(r *record.Request) {
 			p.SimulatedNs = max(p.SimulatedNs, r.Times.End)
 			if r.Phase != record.Profiling {
@@ -75,6 +76,7 @@ func Curve(ctx context.Context, c Config, traces *corpus.Corpus, o replay.Option
 			in += r.PromptTokens
 			device += r.Hits.Device
 			host += r.Hits.Host
+			storage += r.Hits.Storage
 			ceiling += r.CeilingTokens
 		})
 		if err != nil {
@@ -85,7 +87,8 @@ func Curve(ctx context.Context, c Config, traces *corpus.Corpus, o replay.Option
 		p.PerGPU = m.Throughput / float64(max(1, c.Parallel.TP))
 		if in > 0 {
 			p.Device, p.Host, p.Ceiling = float64(device)/float64(in), float64(host)/float64(in), float64(ceiling)/float64(in)
-			p.HitRate = p.Device + p.Host
+			p.Storage = float64(storage) / float64(in)
+			p.HitRate = p.Device + p.Host + p.Storage
 		}
 		for _, n := range e.core.Stats() {
 			p.Retracted += n.Retracted

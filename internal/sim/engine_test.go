@@ -125,6 +125,10 @@ func TestEveryEngineKeepsItsBooks(t *testing.T) {
 		}
 		c.ChunkedPrefill = rapid.SampledFrom([]int64{128, 1024, 8192}).Draw(rt, "chunk")
 		c.MaxRunning = rapid.SampledFrom([]int64{2, 100}).Draw(rt, "running")
+		if c.Engine == "sglang" && c.HostTokens > 0 && rapid.Bool().Draw(rt, "storage") {
+			c.StorageTokens, c.StorageBandwidth = rapid.SampledFrom([]int64{5_000, 500_000}).Draw(rt, "stored"), 2e9
+			c.PrefetchPolicy = rapid.SampledFrom([]string{"timeout", "best_effort", "wait_complete"}).Draw(rt, "prefetch")
+		}
 		c.KeepDoubles = rapid.Bool().Draw(rt, "doubles")
 		c.Stream = rapid.Bool().Draw(rt, "stream")
 		if rapid.Bool().Draw(rt, "draft") {
@@ -155,7 +159,7 @@ func TestEveryEngineKeepsItsBooks(t *testing.T) {
 				}
 				continue
 			}
-			if r.OutputTokens != r.WantOut || r.Hits.Total >= r.PromptTokens || r.Hits.Total != r.Hits.Device+r.Hits.Host {
+			if r.OutputTokens != r.WantOut || r.Hits.Total >= r.PromptTokens || r.Hits.Total != r.Hits.Device+r.Hits.Host+r.Hits.Storage {
 				rt.Fatalf("request %d: %d of %d tokens, hits %+v of %d", r.Seq, r.OutputTokens, r.WantOut, r.Hits, r.PromptTokens)
 			}
 		}
@@ -251,6 +255,37 @@ func TestOneRankStandsForEight(t *testing.T) {
 	}
 	if d := cmp.Diff(string(run(false)), string(run(true))); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestStorageTier checks that prompts that neither device nor host hold are brought back from
+// storage, and counted there, unless nobody waits for them.
+func TestStorageTier(t *testing.T) {
+	run := func(policy string) (host, stored float64) {
+		c := glm(t, 60_000, 120_000)
+		c.WritePolicy = "write_through"
+		c.StorageTokens, c.StorageBandwidth, c.PrefetchPolicy = 2_000_000, 4e9, policy
+		e, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var in, s int64
+		rs := play(t, watched{e, t}, agents(24, 12), 1, 30e9)
+		for _, r := range rs {
+			in += r.PromptTokens
+			s += r.Hits.Storage
+		}
+		_, h := rate(rs)
+		return h, float64(s) / float64(in)
+	}
+	if _, s := run("wait_complete"); s < 0.4 {
+		t.Errorf("%.3f of the prompts came from storage although every request waits for it", s)
+	}
+	if _, s := run("timeout"); s < 0.3 {
+		t.Errorf("%.3f of the prompts came from storage within the timeout", s)
+	}
+	if _, s := run("best_effort"); s > 0.2 {
+		t.Errorf("%.3f of the prompts came from storage although no request waits for it", s)
 	}
 }
 

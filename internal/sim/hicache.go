@@ -81,6 +81,7 @@ func (r *radix) backUp(n *node) bool {
 	r.hostFree -= size
 	r.stats.backedUp += size
 	n.host = true
+	r.writeStorage(n)
 	return true
 }
 

@@ -35,7 +35,11 @@ type job struct {
 	hostBlocks    []uint64 // hashes on their way from the host until loadEnd
 	loadEnd       int64
 
-	match   int64 // tokens found in the cache when the queue was last sorted
+	match       int64  // tokens found in the cache when the queue was last sorted
+	asked       bool   // storage was asked for it
+	fetch       *fetch // what storage is bringing
+	fromStorage int64  // tokens that it brought
+
 	unsent  int64 // cached tokens that the decode engine still needs
 	counted bool  // hits are counted once, at the first chunk
 	hits    record.Hits

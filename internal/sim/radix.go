@@ -117,7 +117,8 @@ type radix struct {
 	// the last copy that is under way ends.
 	copyTime func(tokens int64) int64
 	copyFree int64
-	now      int64 // set by the scheduler before it calls, nanoseconds
+	now      int64        // set by the scheduler before it calls, nanoseconds
+	storage  *storageTier // nil without one
 	// noLoadBack makes the host tier useless: what is on the host is never loaded.
 	noLoadBack bool
 }
@@ -147,6 +148,9 @@ func (r *radix) reset() {
 	r.free, r.hostFree = r.capacity, r.hostCap
 	r.evictable, r.protected = 0, 0
 	r.leaves.nodes, r.hostLeafs.nodes, r.doubles.nodes, r.pending = nil, nil, nil, nil
+	if r.storage != nil {
+		r.storage.busy = 0
+	}
 }
 
 func (r *radix) size(n *node) int64 { return int64(len(n.keys)) * r.page }
@@ -352,6 +356,14 @@ func (r *radix) room() int64 { return r.free + r.evictable }
 // used is the share of the device pool that is not free or evictable.
 func (r *radix) inUse() int64 { return r.capacity - r.free - r.evictable }
 
+// fetching are the host tokens that fetches from storage hold.
+func (r *radix) fetching() int64 {
+	if r.storage == nil {
+		return 0
+	}
+	return r.storage.busy
+}
+
 // check returns what is wrong with the books, or "".
 func (r *radix) check() string {
 	var evictable, protected, host int64
@@ -419,7 +431,7 @@ func (r *radix) check() string {
 		return "evictable or protected tokens do not add up"
 	case r.free < 0 || r.free+evictable+protected > r.capacity:
 		return "more tokens on the device than it holds"
-	case host+r.hostFree != r.hostCap:
+	case host+r.hostFree+r.fetching() != r.hostCap:
 		return "host tokens in use and free are not the pool"
 	case r.hostFree < 0:
 		return "more tokens on the host than it holds"

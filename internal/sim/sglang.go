@@ -72,6 +72,11 @@ func (s *sglang) wake() (int64, bool) {
 	if at, has := s.timeout(); has && (!ok || at < t) {
 		t, ok = at, true
 	}
+	for _, j := range s.waiting {
+		if j.fetch != nil && j.fetch.limit > s.now && (!ok || j.fetch.limit < t) {
+			t, ok = j.fetch.limit, true
+		}
+	}
 	return t, ok
 }
 
@@ -103,6 +108,7 @@ func (s *sglang) next(now int64) *plan {
 		s.preallocate()
 		s.join()
 	}
+	s.fetchNew()
 	p := s.fresh()
 	if !s.formPrefill(p) {
 		s.formDecode(p)
@@ -152,15 +158,22 @@ func (s *sglang) formPrefill(p *plan) bool {
 	}
 	s.order()
 	admitted := 0
-	for _, j := range s.waiting {
+	for i, j := range s.waiting {
 		if int64(len(p.prefill)) >= room {
 			s.full = true
 		}
 		if s.full || a.chunk <= 0 || a.input <= 0 {
 			break
 		}
+		if j.fetch != nil { // storage is still bringing a part of its prompt
+			if s.now < j.fetch.limit {
+				continue
+			}
+			s.endFetch(j)
+		}
 		ok, more := s.admit(p, &a, j)
 		if ok {
+			s.waiting[i] = nil
 			admitted++
 		}
 		if !more {
@@ -168,7 +181,7 @@ func (s *sglang) formPrefill(p *plan) bool {
 		}
 	}
 	if admitted > 0 {
-		s.waiting = append(s.waiting[:0], s.waiting[admitted:]...)
+		s.waiting = slices.DeleteFunc(s.waiting, func(j *job) bool { return j == nil })
 	}
 	return len(p.prefill) > 0
 }
@@ -201,6 +214,28 @@ func (s *sglang) order() {
 		s.heads[head] = true
 	}
 	slices.SortStableFunc(s.waiting, func(a, b *job) int { return cmp.Compare(b.match, a.match) })
+}
+
+// fetchNew asks storage for the prompts that came since the last step.
+func (s *sglang) fetchNew() {
+	if s.cache.storage == nil {
+		return
+	}
+	for _, j := range s.waiting {
+		if j.asked {
+			continue
+		}
+		j.asked = true
+		keys := j.pages((j.fill - 1) / s.c.PageSize)
+		j.fetch = s.cache.prefetch(keys, s.cache.find(keys))
+	}
+}
+
+// endFetch takes what storage has brought of a prompt.
+func (s *sglang) endFetch(j *job) {
+	f := j.fetch
+	j.fetch = nil
+	j.fromStorage = s.cache.fetched(j.pages((j.fill-1)/s.c.PageSize), f)
 }
 
 func (s *sglang) spend(a *adder, n int64) {
@@ -276,7 +311,8 @@ func (s *sglang) admit(p *plan, a *adder, j *job) (ok, more bool) {
 		s.noRoom(p)
 		return refuse()
 	}
-	s.seen(j, device, loaded, 0)
+	stored := min(loaded, j.fromStorage)
+	s.seen(j, device, loaded-stored, stored)
 	j.unsent = j.have // a cached prefix is sent with the first piece
 	p.loaded += loaded
 	p.hit += device + loaded
@@ -365,6 +401,9 @@ func (s *sglang) retract() bool {
 
 // release gives back what only j holds and its lock.
 func (s *sglang) release(j *job) {
+	if j.fetch != nil {
+		s.endFetch(j)
+	}
 	s.cache.free += j.owned
 	if j.at != nil {
 		s.cache.unlock(j.at)
