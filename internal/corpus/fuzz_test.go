@@ -76,6 +76,28 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
+// FuzzForms gives any bytes to the reader of every form, recognised or not.
+func FuzzForms(f *testing.F) {
+	for i, s := range seeds {
+		f.Add([]byte(s), uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, data []byte, form uint8) {
+		read := readers[Weka+Format(form)%(Compiled-Weka)]
+		it := &item{file: "f"}
+		read(it, newScanner(data, "f"), &LoadOptions{})
+		for _, tr := range it.traces {
+			if err := tr.check(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, err := range it.faults {
+			if err == nil || err.Error() == "" {
+				t.Fatal("a fault without a message")
+			}
+		}
+	})
+}
+
 // assertSurvives writes a trace in every form that can hold it and compares content.
 func assertSurvives(t *testing.T, tr *Trace) {
 	want := digest(tr)

@@ -24,8 +24,8 @@ func readCSV(it *item, s *scanner, _ *LoadOptions) {
 	if inCol < 0 {
 		inCol, outCol = col("contexttokens"), col("generatedtokens")
 	}
-	if tCol < 0 {
-		it.fail(&FormatError{File: s.file, Line: 1, Col: 1, Msg: "the header has no column \"timestamp\""})
+	if tCol < 0 || inCol < 0 || outCol < 0 {
+		it.fail(&FormatError{File: s.file, Line: 1, Col: 1, Msg: "the header lacks a column of timestamps, of tokens in, or of tokens out"})
 		return
 	}
 	t := &Trace{ID: fileID(s.file), BlockSize: 64, LengthsOnly: true}
