@@ -60,26 +60,40 @@ func server(b *testing.B, role string) string {
 
 // BenchmarkTimestamps holds clients against a server that writes its own send times, the two
 // sharing this machine's processors: the poller, a goroutine a connection, and net/http with
-// a goroutine a stream. Run it with -benchtime 1x and nothing else running.
+// a goroutine a stream. For the poller it first calibrates, against a server of its own, as a
+// run would, and reports how many of the errors the bound covers. Run it with -benchtime 1x
+// and nothing else running.
 func BenchmarkTimestamps(b *testing.B) {
 	for _, streams := range []int{1, 10, 100, 500, 1000} {
 		for _, way := range []string{"poller", "goroutine", "nethttp"} {
 			b.Run(fmt.Sprintf("%s/streams=%d", way, streams), func(b *testing.B) {
-				load := Load{Streams: streams, TTFT: 50 * time.Millisecond, Gap: 10 * time.Millisecond, Tokens: 200, For: 6 * time.Second}
+				load := Load{Streams: streams, TTFT: 50 * time.Millisecond, Gap: 10 * time.Millisecond, Tokens: 200, For: 8 * time.Second}
+				var before *Calibration
+				if way == "poller" {
+					short := load
+					short.For = 3 * time.Second
+					var err error
+					if before, err = Calibrate(b.Context(), server(b, "pace"), short); err != nil {
+						b.Fatal(err)
+					}
+				}
 				url := server(b, "pace")
 				for b.Loop() {
-					var c *Calibration
+					var m *meter
+					var h Health
 					var err error
 					cpu := processCPU()
 					if way == "nethttp" {
-						c, err = plainCalibrate(b.Context(), url, load)
+						m, err = plainCalibrate(b.Context(), url, load)
 					} else {
-						c, err = calibrate(b.Context(), url, load, way == "goroutine")
+						m, h, err = calibrate(b.Context(), url, load, way == "goroutine")
 					}
-					if err == nil {
-						err = c.Bad()
-					}
+					cpu = processCPU() - cpu
 					if err != nil {
+						b.Fatal(err)
+					}
+					c := m.result()
+					if err := c.Bad(); err != nil {
 						b.Fatal(err)
 					}
 					ms := func(ns int64, unit string) { b.ReportMetric(float64(ns)/1e6, unit) }
@@ -90,8 +104,15 @@ func BenchmarkTimestamps(b *testing.B) {
 					ms(c.Gap.P99, "gap-p99-ms")
 					ms(c.ServerGap.P99, "server-gap-p99-ms")
 					ms(c.ITLError.P99, "itl-err-p99-ms")
-					b.ReportMetric(float64(processCPU()-cpu)/float64(max(c.Gap.N, 1)), "cpu-ns/frame")
+					b.ReportMetric(float64(cpu)/float64(max(c.Gap.N, 1)), "cpu-ns/frame")
 					b.ReportMetric(float64(c.Gap.N), "frames")
+					if before != nil {
+						bound := before.Bound(h)
+						ms(bound.TTFT, "ttft-bound-ms")
+						ms(bound.ITL, "itl-bound-ms")
+						b.ReportMetric(100*m.ttft.share(bound.TTFT), "ttft-covered-%")
+						b.ReportMetric(100*m.itl.share(bound.ITL), "itl-covered-%")
+					}
 				}
 			})
 		}
@@ -149,7 +170,7 @@ func (p *plainTarget) do(q *replay.Request, rec *record.Request) error {
 	return lines.Err()
 }
 
-func plainCalibrate(ctx context.Context, url string, load Load) (*Calibration, error) {
+func plainCalibrate(ctx context.Context, url string, load Load) (*meter, error) {
 	clock := NewClock()
 	m := newMeter(load, clock)
 	plan := pace.Plan{TTFT: load.TTFT, Gap: load.Gap, Tokens: load.Tokens}
@@ -159,7 +180,7 @@ func plainCalibrate(ctx context.Context, url string, load Load) (*Calibration, e
 		return nil, err
 	}
 	t.http.CloseIdleConnections()
-	return m.result(), nil
+	return m, nil
 }
 
 // hold takes requests in full, says a token, and another every few seconds.

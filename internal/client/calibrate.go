@@ -98,12 +98,18 @@ func (c *Calibration) Bad() error {
 
 // Calibrate measures the client against the pace server at a base URL.
 func Calibrate(ctx context.Context, url string, load Load) (*Calibration, error) {
-	return calibrate(ctx, url, load, false)
+	m, h, err := calibrate(ctx, url, load, false)
+	if err != nil {
+		return nil, err
+	}
+	out := m.result()
+	out.Health = h
+	return out, nil
 }
 
-func calibrate(ctx context.Context, url string, load Load, blocking bool) (*Calibration, error) {
+func calibrate(ctx context.Context, url string, load Load, blocking bool) (*meter, Health, error) {
 	if load.Streams < 1 || load.Tokens < 1 || load.TTFT < 0 || load.Gap < 0 || load.For <= 0 {
-		return nil, fmt.Errorf("calibration: load %+v needs at least one stream, one token and some time", load)
+		return nil, Health{}, fmt.Errorf("calibration: load %+v needs at least one stream, one token and some time", load)
 	}
 	plan := pace.Plan{TTFT: load.TTFT, Gap: load.Gap, Tokens: load.Tokens}
 	each := load.TTFT + time.Duration(load.Tokens)*load.Gap
@@ -116,17 +122,15 @@ func calibrate(ctx context.Context, url string, load Load, blocking bool) (*Cali
 			Stream: load.Gap + 10*time.Second, Total: each + 30*time.Second},
 	})
 	if err != nil {
-		return nil, err
+		return nil, Health{}, err
 	}
 	defer t.Close()
 	m := newMeter(load, clock)
 	t.probe = m.event
 	if err := m.drive(ctx, t); err != nil {
-		return nil, err
+		return nil, Health{}, err
 	}
-	out := m.result()
-	out.Health = t.Health()
-	return out, nil
+	return m, t.Health(), nil
 }
 
 // drive keeps the load's streams in flight through a target. Streams begin spread over the

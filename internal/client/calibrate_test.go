@@ -20,10 +20,12 @@ func TestCalibrate(t *testing.T) {
 	defer stop()
 	for way, blocking := range ways {
 		load := Load{Streams: 4, TTFT: 5 * time.Millisecond, Gap: 2 * time.Millisecond, Tokens: 6, For: 200 * time.Millisecond}
-		c, err := calibrate(t.Context(), url, load, blocking)
+		m, h, err := calibrate(t.Context(), url, load, blocking)
 		if err != nil {
 			t.Fatal(err)
 		}
+		c := m.result()
+		c.Health = h
 		if err := c.Bad(); err != nil {
 			t.Fatal(way, err)
 		}

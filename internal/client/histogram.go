@@ -78,6 +78,22 @@ func (h *histogram) quantile(q float64) int64 {
 	return h.max.Load()
 }
 
+// share is the share of values that a limit is not below, 0 to 1; values count as the upper
+// edges of their buckets.
+func (h *histogram) share(limit int64) float64 {
+	n := h.n.Load()
+	if n == 0 {
+		return 0
+	}
+	var within uint64
+	for i := range h.buckets {
+		if upper(i) <= limit || limit >= h.max.Load() {
+			within += h.buckets[i].Load()
+		}
+	}
+	return float64(within) / float64(n)
+}
+
 // Quantiles are what a run tells about many durations, nanoseconds.
 type Quantiles struct {
 	N    uint64 `json:"n"`
