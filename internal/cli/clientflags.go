@@ -18,7 +18,7 @@ import (
 type clientFlags struct {
 	urls, headers, sessions         []string
 	endpoint, key, parent, protocol string
-	spread, caFile                  string
+	spread, caFile, calibrate       string
 	insecure, gzip                  bool
 	timeout, connect, total         time.Duration
 }
@@ -38,6 +38,7 @@ func (f *clientFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust, in place of the system's")
 	fl.BoolVar(&f.insecure, "insecure", false, "do not check the server's certificate")
 	fl.BoolVar(&f.gzip, "gzip", false, "accept compressed answers")
+	fl.StringVar(&f.calibrate, "calibrate", "auto", "measure the client's own error before the run, once a host: always, never, or auto: for runs of a minute or more, with what is known of the host for others")
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
 	fl.DurationVar(&f.connect, "connect-timeout", 30*time.Second, "longest wait for a connection")
 	fl.DurationVar(&f.total, "request-timeout", 4*time.Hour, "longest time of a whole request")
@@ -71,6 +72,24 @@ func (f *clientFlags) config() (client.Config, error) {
 	}
 	c.TLS, err = f.tls()
 	return c, err
+}
+
+// calibrator is what calibrates a run of a duration, 0 for one whose time nobody knows; nil
+// when nothing does.
+func (f *clientFlags) calibrator(d time.Duration) (*client.Calibrator, error) {
+	switch f.calibrate {
+	case "never":
+		return nil, nil
+	case "auto", "always":
+	default:
+		return nil, fmt.Errorf("--calibrate %q: use always, never or auto", f.calibrate)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return &client.Calibrator{Server: []string{self, "calibrate", "--serve"}, Dir: client.CacheDir(),
+		KeptOnly: f.calibrate == "auto" && d < time.Minute}, nil
 }
 
 func (f *clientFlags) tls() (*tls.Config, error) {

@@ -174,8 +174,12 @@ func (f *loadFlags) executor() (run.Executor, error) {
 			return nil, usage(err)
 		}
 	}
+	calibrator, err := f.client.calibrator(f.duration)
+	if err != nil {
+		return nil, usage(err)
+	}
 	return &run.HTTP{
-		Client: cfg,
+		Client: cfg, Calibrator: calibrator,
 		Prompt: prompt.Options{Models: []string{f.model}, IgnoreEOS: true, LegacyMaxTokens: f.legacy, Extra: []byte(f.ext)},
 		Words:  words, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,
 	}, nil

@@ -43,6 +43,10 @@ when the result is not valid, and says why.`,
 			if err != nil {
 				return usage(err)
 			}
+			calibrator, err := cf.calibrator(duration)
+			if err != nil {
+				return usage(err)
+			}
 			switch {
 			case model == "":
 				return usagef("no model: name the served model with --model")
@@ -80,7 +84,7 @@ when the result is not valid, and says why.`,
 				return usage(err)
 			}
 			ex := &run.HTTP{
-				Client: cfg,
+				Client: cfg, Calibrator: calibrator,
 				Prompt: prompt.Options{Models: []string{model}, IgnoreEOS: true, LegacyMaxTokens: legacy,
 					Salt: opt.Salt, Extra: []byte(ext)},
 				Words: words, NoProbe: noProbe, ObservedGPUs: record.Unknown,

@@ -25,6 +25,8 @@ type Calibrator struct {
 	Dir string
 	// MaxAge is how old a kept one may be; 0 is 30 days.
 	MaxAge time.Duration
+	// KeptOnly takes a kept calibration or none.
+	KeptOnly bool
 	// For is how long a calibration runs; 0 is 3 s.
 	For time.Duration
 }
@@ -62,7 +64,8 @@ func roundUp(n int) int {
 }
 
 // Run returns a calibration for a load, a kept one when there is one of this host, this
-// kernel and this program. kept tells so.
+// kernel and this program. kept tells so. The calibration is nil when there is an error, but
+// for one that could only not be kept, and when KeptOnly found none.
 func (c *Calibrator) Run(ctx context.Context, load Load) (cal *Calibration, kept bool, err error) {
 	load.For = c.For
 	if load.For == 0 {
@@ -74,6 +77,9 @@ func (c *Calibrator) Run(ctx context.Context, load Load) (cal *Calibration, kept
 		if cal := c.read(path); cal != nil {
 			return cal, true, nil
 		}
+	}
+	if c.KeptOnly {
+		return nil, false, nil
 	}
 	url, stop, err := StartPace(ctx, c.Server)
 	if err != nil {
@@ -141,22 +147,23 @@ func hostKey(load Load) string {
 	return hex.EncodeToString(h[:8])
 }
 
-// Self is what the target knows of its own error, for the bundle. Without a calibration, nil,
-// the bounds are those of the run alone, and unknown where requests had none.
+// Self is what the target knows of its own error, for the bundle. The bounds that a result is
+// judged by need a calibration; without one, nil, they are unknown, and what the run measured
+// of itself stands in the detail alone. They are those that nine of ten requests keep: they
+// are held against a median, which one hiccup in a hundred requests does not move.
 func (t *Target) Self(cal *Calibration) *record.Client {
 	h := t.Health()
+	b := h.bound()
 	out := &record.Client{TTFTBoundNs: record.Unknown, ITLBoundNs: record.Unknown, GCPauseNs: h.GCPause.Max, TimerLagNs: h.TimerLag.P99}
-	switch {
-	case cal != nil:
-		b := cal.Bound(h)
-		out.TTFTBoundNs, out.ITLBoundNs = b.TTFT, b.ITL
-	case h.TTFT.N > 0 && h.Unbounded == 0:
-		out.TTFTBoundNs, out.ITLBoundNs = h.TTFT.P99, h.ITL.P99
+	if cal != nil {
+		b = cal.Bound(h)
+		out.TTFTBoundNs, out.ITLBoundNs = b.TTFT90, b.ITL90
 	}
 	detail, err := json.Marshal(struct {
+		Bound       Bound        `json:"bound"`
 		Health      Health       `json:"health"`
 		Calibration *Calibration `json:"calibration"`
-	}{h, cal})
+	}{b, h, cal})
 	if err == nil { // there is nothing in it that cannot be written
 		out.Detail = detail
 	}

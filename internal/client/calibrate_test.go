@@ -54,6 +54,14 @@ func TestCalibratorKeeps(t *testing.T) {
 	if err != nil || !kept || !again.When.Equal(first.When) || again.TTFTError != first.TTFTError {
 		t.Errorf("kept %v: %+v, was %+v (%v)", kept, again, first, err)
 	}
+	c.KeptOnly = true
+	if cal, kept, err := c.Run(t.Context(), load); err != nil || !kept || cal == nil {
+		t.Errorf("the kept one was not taken: %v (%v)", kept, err)
+	}
+	if cal, _, err := c.Run(t.Context(), LoadFor(30, 500)); err != nil || cal != nil {
+		t.Errorf("calibrated although only a kept one was wanted: %+v (%v)", cal, err)
+	}
+	c.KeptOnly = false
 	if _, kept, err = c.Run(t.Context(), LoadFor(30, 500)); err != nil || kept {
 		t.Errorf("another load: kept %v (%v)", kept, err)
 	}

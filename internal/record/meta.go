@@ -123,8 +123,8 @@ var UnknownPools = Pools{DeviceTokens: Unknown, HostTokens: Unknown, DeviceBytes
 // Client is what the load generator knows of its own error. All fields are nanoseconds and
 // Unknown where they were not measured.
 type Client struct {
-	TTFTBoundNs int64 `json:"ttft_bound_ns"` // its error on a time to first token is at most this
-	ITLBoundNs  int64 `json:"itl_bound_ns"`  // its error on the time between two tokens is at most this
+	TTFTBoundNs int64 `json:"ttft_bound_ns"` // its error on a time to first token is at most this, for nine of ten requests
+	ITLBoundNs  int64 `json:"itl_bound_ns"`  // its error on the time between two tokens is at most this, for nine of ten requests
 	GCPauseNs   int64 `json:"gc_pause_ns"`   // longest pause of its garbage collector
 	TimerLagNs  int64 `json:"timer_lag_ns"`  // p99 of the time from a timer's instant to its handling
 	// Detail is what the bounds were made of: the run's own measurements and the calibration.

@@ -35,9 +35,16 @@ type HTTP struct {
 	ObservedGPUs int64
 	// Watchdog says when a run stands still.
 	Watchdog replay.Watchdog
+	// Calibrator measures the client's own error before the run, or knows it from before; nil
+	// leaves the bound to what the run measures of itself.
+	Calibrator *client.Calibrator
 	// Edit, when set, adds to the meta what started the servers; it is called before every write.
 	Edit func(*record.Meta)
 }
+
+// framesPerStream is the rate of content frames of one stream that calibrations assume, per
+// second: an interactivity of 50 tokens/s.
+const framesPerStream = 50
 
 // Name is "http".
 func (*HTTP) Name() string { return "http" }
@@ -97,6 +104,16 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	if err != nil {
 		return failf("config", "%v", err)
 	}
+	var cal *client.Calibration
+	if h.Calibrator != nil {
+		cal, _, err = h.Calibrator.Run(ctx, client.LoadFor(j.Point.Conc, framesPerStream*float64(j.Point.Conc)))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if cal == nil && err != nil {
+			return failf("client", "%v", err)
+		}
+	}
 	s.Watch(h.Watchdog)
 	clock := replay.NewClock()
 	cfg := h.Client
@@ -150,6 +167,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	} else if runErr != nil && ctx.Err() == nil {
 		return failf("client", "%v", runErr)
 	}
+	m.Client = t.Self(cal)
 	finish(m, s, duration)
 	j.lru(m, meter)
 	if ctx.Err() != nil {
