@@ -97,3 +97,61 @@ func self() (string, error) {
 	}
 	return exe, err
 }
+
+// onFleet runs every point as its cluster does: here, or in an allocation of its scheduler.
+func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, int, error) {
+	fleet, err := spec.LoadFleet(f.fleet)
+	if err != nil {
+		return nil, 0, usage(err)
+	}
+	dir, err := filepath.Abs(f.out)
+	if err != nil {
+		return nil, 0, err
+	}
+	exe, err := self()
+	if err != nil {
+		return nil, 0, err
+	}
+	slurm := &run.Slurm{Dir: dir, Weir: exe, Poll: f.poll, Cluster: fleet.Cluster, SubmitOnly: f.submit}
+	for _, j := range jobs {
+		c, err := fleet.Cluster(j.Point.Runner)
+		if err != nil {
+			return nil, 0, usage(err)
+		}
+		if j.Recipe == nil && c.Scheduler == "slurm" {
+			return nil, 0, usagef("%s:%d: recipe sim runs in virtual time and needs no cluster: leave --fleet out, or name the recipe sim-serve", j.Point.Origin.File, j.Point.Origin.Line)
+		}
+	}
+	ex := run.Choose(func(j *run.Job) run.Executor {
+		c, err := fleet.Cluster(j.Point.Runner)
+		if err != nil { // checked above
+			return here
+		}
+		switch c.Scheduler {
+		case "slurm":
+			return slurm
+		case "docker", "podman":
+			l := run.Local(exe, filepath.Join(dir, ".work"))
+			l.Place.Model = c.Models[j.Point.Model]
+			l.Wrap = func(p *engine.Process, argv []string) []string {
+				return run.ContainerCommand(c.Scheduler, c.Container.Mounts, j.Point.Image, "weir-"+j.Point.ID()+"-"+p.Name, argv)
+			}
+			return l
+		}
+		if j.Recipe == nil {
+			return here
+		}
+		l := run.Local(exe, filepath.Join(dir, ".work"))
+		l.Place.Model = c.Models[j.Point.Model]
+		return l
+	})
+	if f.parallel > 0 {
+		return ex, f.parallel, nil
+	}
+	for _, j := range jobs {
+		if c, err := fleet.Cluster(j.Point.Runner); err == nil && c.Scheduler != "slurm" {
+			return ex, 1, nil
+		}
+	}
+	return ex, len(jobs), nil
+}

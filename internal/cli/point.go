@@ -16,6 +16,7 @@ func newPointCmd(app *App) *cobra.Command {
 	var masters []string
 	var runners, corpusPath, out string
 	var conc int
+	var job string
 	var duration time.Duration
 	var f launchFlags
 	cmd := &cobra.Command{
@@ -27,6 +28,9 @@ bundle that ends with FAILED says the class of the failure: config, capacity, st
 client, node or cancelled.`,
 		Example: `  weir point -f master.yaml -r runners.yaml my-config --conc 16 --corpus traces/ --duration 10m`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if job != "" {
+				return run.Allocated(cmd.Context(), job, app.Err)
+			}
 			switch {
 			case len(masters) == 0:
 				return usagef("no master file: name one with -f (see 'weir point --help')")
@@ -86,6 +90,7 @@ client, node or cancelled.`,
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
 	fl.IntVar(&conc, "conc", 0, "concurrency of the point")
 	fl.DurationVar(&duration, "duration", 0, "profiling time; 0 takes the file's")
+	fl.StringVar(&job, "job", "", "run the point of this `FILE` inside the allocation that was made for it; weir sweep writes both")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/point-ID)")
 	f.add(fl)
 	return cmd

@@ -29,6 +29,9 @@ type sweepFlags struct {
 	conc     []int
 	seed     int64
 	launch   launchFlags
+	fleet    string
+	poll     time.Duration
+	submit   bool
 	corpus   string // where the traces were read from
 	command  string // that made the sweep, for the report
 }
@@ -93,6 +96,9 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
 	fl.BoolVar(&skipBroken, "skip-broken", false, "leave out traces that cannot be read, and say how many")
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the sweep (default weir-runs/<KEY>)")
+	fl.StringVar(&f.fleet, "fleet", "", "fleet.yaml: how points are run on the cluster of their runner")
+	fl.DurationVar(&f.poll, "poll", 2*time.Second, "time between two looks at a scheduler's queue")
+	fl.BoolVar(&f.submit, "slurm-submit-only", false, "submit the points and end; the same command without this waits for them")
 	f.add(cmd)
 	return cmd
 }
@@ -157,6 +163,8 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 		tbl.story(report)
 	}
 	switch {
+	case f.submit && sum.Failed == 0:
+		return nil
 	case sum.Failed > 0:
 		return fmt.Errorf("%d of %d points failed; see %s", sum.Failed, len(jobs), filepath.Join(f.out, run.JournalFile))
 	case sum.Refused > 0:
@@ -191,6 +199,9 @@ func prepare(points []*spec.Point, c *corpus.Corpus, f sweepFlags) ([]*run.Job, 
 // executor is what measures the jobs, and how many at once.
 func (f *sweepFlags) executor(jobs []*run.Job) (run.Executor, int, error) {
 	ex, err := f.launch.local(f.out, nil)
+	if f.fleet != "" {
+		return f.onFleet(ex, jobs)
+	}
 	if f.parallel > 0 {
 		return ex, f.parallel, err
 	}

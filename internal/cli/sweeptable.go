@@ -42,8 +42,12 @@ func newSweepTable(a *App, jobs []*run.Job) *sweepTable {
 		p := jobs[0].Point
 		gpus := jobs[0].Verdict.GPU
 		_, _, n := p.GPUs()
-		fmt.Fprintf(a.Out, "%s on %d x %s, simulated %s, %s of load, %d traces of %s\n\n",
-			jobs[0].Verdict.Model, n, strings.ToUpper(gpus), p.Framework,
+		what := p.Framework
+		if r := jobs[0].Recipe; r == nil || r.Engine == "sim" {
+			what = "simulated " + what
+		}
+		fmt.Fprintf(a.Out, "%s on %d x %s, %s, %s of load, %d traces of %s\n\n",
+			jobs[0].Verdict.Model, n, strings.ToUpper(gpus), what,
 			time.Duration(p.DurationNs), len(jobs[0].Corpus.Traces), jobs[0].Corpus.Name)
 		fmt.Fprintln(a.Out, sweepHeader)
 	}

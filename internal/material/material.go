@@ -28,6 +28,14 @@ func Path(tb testing.TB, elem ...string) string {
 	return p
 }
 
+// Root skips a test that only root can run.
+func Root(tb testing.TB) {
+	tb.Helper()
+	if os.Geteuid() != 0 {
+		tb.Skip("only root can run this")
+	}
+}
+
 // Tool returns the path of a program that a test needs, from PATH or from the places that the
 // patterns name. Where it is absent the test is skipped with the reason; scripts/apt-packages
 // names the package that holds it.

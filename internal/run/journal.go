@@ -24,6 +24,10 @@ const (
 	Failed   State = "failed"   // no result; Detail holds class and reason
 	Skipped  State = "skipped"  // complete from an earlier run of the same sweep
 	Stopped  State = "stopped"  // interrupted; nothing of it was kept
+
+	Submitted State = "submitted" // to a scheduler; Job names the allocation
+	Waiting   State = "waiting"   // for its allocation; Detail holds the scheduler's state
+	Retried   State = "retried"   // failed in a way that may pass; Detail holds class and reason
 )
 
 // An Entry is one line of the journal.

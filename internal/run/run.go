@@ -38,6 +38,14 @@ type Job struct {
 	Version string
 	// Progress is called now and then while the job runs; nil is allowed.
 	Progress func(Progress)
+	// Note is called with what happens to the job beside its states, for the journal; nil is allowed.
+	Note func(Entry)
+}
+
+func (j *Job) note(e Entry) {
+	if j.Note != nil {
+		j.Note(e)
+	}
 }
 
 // Progress is how far a running job is.

@@ -94,6 +94,16 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		}
 	}
 
+	note := func(i int, e Entry) {
+		mu.Lock()
+		defer mu.Unlock()
+		j := s.Jobs[i]
+		e.Point, e.Name = filepath.Base(BundleDir(s.Dir, j)), j.Point.Name
+		if err := journal.Append(e); err != nil && journalErr == nil {
+			journalErr = err
+		}
+	}
+
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
 	slots := make(chan struct{}, max(1, s.Parallel))
@@ -106,7 +116,7 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if u := s.one(work, i, say); s.FailFast && u == Failed {
+			if u := s.one(work, i, say, note); s.FailFast && u == Failed {
 				cancel()
 			}
 		})
@@ -119,7 +129,7 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 }
 
 // one runs one job and returns the state that it ended in.
-func (s *Sweep) one(ctx context.Context, i int, say func(Update, string)) State {
+func (s *Sweep) one(ctx context.Context, i int, say func(Update, string), note func(int, Entry)) State {
 	j := s.Jobs[i]
 	dir := BundleDir(s.Dir, j)
 	if r, err := whole(dir); err != nil {
@@ -134,6 +144,7 @@ func (s *Sweep) one(ctx context.Context, i int, say func(Update, string)) State 
 		return Refused
 	}
 	say(Update{Index: i, State: Started}, "")
+	j.Note = func(e Entry) { note(i, e) }
 	j.Progress = func(p Progress) { say(Update{Index: i, State: Started, Progress: p}, "") }
 	r, err := s.measure(ctx, j, dir)
 	switch {
@@ -144,6 +155,8 @@ func (s *Sweep) one(ctx context.Context, i int, say func(Update, string)) State 
 		}
 		say(Update{Index: i, State: Complete, Result: r}, detail)
 		return Complete
+	case errors.Is(err, ErrSubmitted):
+		return Submitted
 	case ctx.Err() != nil:
 		say(Update{Index: i, State: Stopped, Err: ctx.Err()}, "")
 		return Stopped

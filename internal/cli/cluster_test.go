@@ -1,0 +1,469 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/material"
+	"github.com/weirbench/weir/internal/run"
+)
+
+// cluster is a real Slurm cluster of three nodes on this machine, for the tests of one function.
+type cluster struct {
+	t     *testing.T
+	dir   string
+	weir  string // this binary under the name that makes it the program
+	procs map[string]*exec.Cmd
+}
+
+// startCluster brings a cluster up; the test's end takes it down.
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	for _, tool := range []string{"slurmctld", "slurmd", "munged"} {
+		material.Tool(t, tool, "/usr/sbin/"+tool)
+	}
+	material.Root(t)
+	weir, err := exec.LookPath("weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	dir, err := os.MkdirTemp("", "weir-slurm-") // short: a socket's path is
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{t: t, dir: dir, weir: weir, procs: map[string]*exec.Cmd{}}
+	t.Cleanup(c.stop)
+	for _, d := range []string{"state", "spool", "run", "log"} {
+		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.Chmod(dir, 0o755)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	gpus := ""
+	for i := range 8 {
+		c.write(fmt.Sprintf("gpu%d", i), "")
+	}
+	gpus = "Name=gpu File=" + dir + "/gpu[0-7]\n"
+	ports := c.ports(4)
+	c.write("gres.conf", gpus)
+	c.write("cgroup.conf", "CgroupAutomount=no\n")
+	c.write("munge.key", strings.Repeat("not a secret at all, thirty-two.", 8))
+	os.Chmod(filepath.Join(dir, "munge.key"), 0o400)
+	conf := fmt.Sprintf(`ClusterName=weirtest
+SlurmctldHost=%[1]s(127.0.0.1)
+SlurmctldPort=%[3]d
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=%[2]s/run/munge.sock
+CredType=cred/munge
+StateSaveLocation=%[2]s/state
+SlurmdSpoolDir=%[2]s/spool/%%n
+SlurmctldPidFile=%[2]s/run/ctld.pid
+SlurmdPidFile=%[2]s/run/%%n.pid
+SlurmctldLogFile=%[2]s/log/ctld.log
+SlurmdLogFile=%[2]s/log/%%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,sched_min_interval=0
+SlurmdParameters=config_overrides
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+ReturnToService=2
+SlurmdTimeout=10
+KillWait=3
+MinJobAge=600
+SwitchType=switch/none
+MpiDefault=none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+GresTypes=gpu
+`, host, dir, ports[0])
+	for i := range 3 {
+		conf += fmt.Sprintf("NodeName=n%d NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=8 RealMemory=1000 Gres=gpu:8\n", i+1, host, ports[i+1])
+	}
+	conf += "PartitionName=main Nodes=n[1-3] Default=YES MaxTime=INFINITE State=UP PriorityTier=1\n" +
+		"PartitionName=urgent Nodes=n[1-3] MaxTime=INFINITE State=UP PriorityTier=9\n"
+	c.write("slurm.conf", conf)
+	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))
+
+	munge := filepath.Join(dir, "run", "munge.sock")
+	c.start("munged", "--foreground", "--force", "--key-file="+filepath.Join(dir, "munge.key"), "--socket="+munge,
+		"--pid-file="+filepath.Join(dir, "run", "munged.pid"), "--log-file="+filepath.Join(dir, "log", "munged.log"), "--seed-file="+filepath.Join(dir, "run", "seed"))
+	c.until("munged", 30*time.Second, func() bool { _, err := os.Stat(munge); return err == nil })
+	c.start("slurmctld", "-D", "-c")
+	for i := range 3 {
+		c.startNode(i + 1)
+	}
+	c.until("three idle nodes", time.Minute, func() bool {
+		out, err := c.try("sinfo", "--noheader", "--partition=main", "--format=%D %T")
+		return err == nil && strings.TrimSpace(out) == "3 idle"
+	})
+	t.Logf("the cluster was up after %v", time.Since(begun).Round(time.Millisecond))
+	return c
+}
+
+// ports picks free ports below those of outgoing connections.
+func (c *cluster) ports(n int) []int {
+	var out []int
+	for len(out) < n {
+		p := 10000 + rand.IntN(2000)
+		if l, err := net.Listen("tcp", fmt.Sprintf(":%d", p)); err == nil && !slices.Contains(out, p) {
+			l.Close()
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func (c *cluster) write(name, text string) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+func (c *cluster) startNode(i int) {
+	c.start(fmt.Sprintf("slurmd-%d", i), "-D", "-N", fmt.Sprintf("n%d", i))
+}
+
+// start runs a daemon in the foreground, in a process group of its own.
+func (c *cluster) start(name string, args ...string) {
+	c.t.Helper()
+	tool, _, _ := strings.Cut(name, "-")
+	cmd := exec.Command(material.Tool(c.t, tool, "/usr/sbin/"+tool), args...)
+	log, err := os.Create(filepath.Join(c.dir, "log", name+".out"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	c.procs[name] = cmd
+}
+
+func (c *cluster) kill(name string, s syscall.Signal) {
+	if cmd := c.procs[name]; cmd != nil {
+		syscall.Kill(-cmd.Process.Pid, s)
+		cmd.Wait()
+		delete(c.procs, name)
+	}
+}
+
+// stop ends jobs, then daemons, then what still has this cluster in its environment, which
+// must be nothing.
+func (c *cluster) stop() {
+	c.try("scancel", "--user=root", "--full")
+	c.try("scancel", "--user=root")
+	end := time.Now().Add(20 * time.Second)
+	for time.Now().Before(end) {
+		out, err := c.try("squeue", "--noheader", "--format=%T")
+		if err != nil || strings.TrimSpace(out) == "" {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	for name, cmd := range c.procs {
+		if name != "munged" {
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+		}
+	}
+	for name, cmd := range c.procs {
+		if name == "munged" {
+			continue
+		}
+		t := time.AfterFunc(10*time.Second, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+		cmd.Wait()
+		t.Stop()
+	}
+	c.kill("munged", syscall.SIGTERM)
+	for pid := range c.left() {
+		syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if c.t.Failed() {
+		for _, name := range []string{"ctld.log"} {
+			if raw, err := os.ReadFile(filepath.Join(c.dir, "log", name)); err == nil {
+				c.t.Logf("%s ends with:\n%s", name, raw[max(0, len(raw)-3000):])
+			}
+		}
+	}
+	os.RemoveAll(c.dir)
+}
+
+// left are processes that were started on the cluster's behalf, by pid, beside its daemons.
+func (c *cluster) left() map[int]string {
+	out := map[int]string{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(d))
+		env, err := os.ReadFile(filepath.Join(d, "environ"))
+		if err != nil || pid == os.Getpid() || !bytes.Contains(env, []byte("SLURM_CONF="+c.dir+"/")) {
+			continue
+		}
+		cmdline, _ := os.ReadFile(filepath.Join(d, "cmdline"))
+		text := strings.ReplaceAll(string(cmdline), "\x00", " ")
+		name, _, _ := strings.Cut(text, " ")
+		switch filepath.Base(name) {
+		case "slurmctld", "slurmd", "munged", "slurmctld:", "":
+			continue
+		}
+		out[pid] = text
+	}
+	return out
+}
+
+// engines are the simulated engines that run now.
+func (c *cluster) engines() []int {
+	var out []int
+	for pid, text := range c.left() {
+		if strings.Contains(text, " sim serve ") && !strings.Contains(text, "srun ") && !strings.HasPrefix(text, "env ") && !strings.Contains(text, "slurmstepd") {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+func (c *cluster) try(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	return string(out), err
+}
+
+func (c *cluster) until(what string, limit time.Duration, ok func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("no %s after %v", what, limit)
+		}
+	}
+}
+
+// idle checks that a sweep has left nothing: no job, no process.
+func (c *cluster) idle() {
+	c.t.Helper()
+	c.until("empty queue", time.Minute, func() bool {
+		out, err := c.try("squeue", "--noheader", "--format=%i %T")
+		return err == nil && strings.TrimSpace(out) == ""
+	})
+	c.until("end of all processes", time.Minute, func() bool { return len(c.left()) == 0 })
+}
+
+// a sweep is a weir sweep on the cluster.
+type sweep struct {
+	c      *cluster
+	dir    string
+	master string
+	out    string
+}
+
+const clusterFleet = `clusters:
+  cluster:b200-dgxc:
+    scheduler: slurm
+    slurm: { partition: main, gres: "gpu:8", exclusive: true, time-s: 600%s }
+`
+
+// sweep prepares one: configs by name with the changes to the recipe that they run.
+func (c *cluster) sweep(name, fleet string, configs map[string]string) *sweep {
+	c.t.Helper()
+	s := &sweep{c: c, dir: filepath.Join(c.dir, name), master: "", out: filepath.Join(c.dir, name, "out")}
+	if _, err := os.Stat(filepath.Join(c.dir, "traces")); err != nil {
+		c.weirRun(0, "corpus", "generate", "-o", filepath.Join(c.dir, "traces"), "--traces", "4", "--seed", "7", "--system", "500",
+			"--first-input", "1000", "--growth", "200", "--context", "4000", "--sub-agents", "-1")
+	}
+	c.write(name+"/runners.yaml", "labels:\n  cluster:b200-dgxc: [ b200-dgxc_00 ]\nhardware:\n  cluster:b200-dgxc: { available-cpu-dram-mib: 3_095_781, gpus-per-node: 8 }\n")
+	c.write(name+"/fleet.yaml", fmt.Sprintf(clusterFleet, fleet))
+	for _, key := range slices.Sorted(maps.Keys(configs)) {
+		recipe, concs, _ := strings.Cut(configs[key], "@")
+		c.write(name+"/r-"+key+".yaml", "name: r-"+key+"\nextends: sim-serve\nready: { start: 40s, silent: 3s, stop: 3s }\nargs: { speed: 50"+recipe+" }\n")
+		s.master += fmt.Sprintf(clusterConfig, key, "r-"+key, concs)
+	}
+	c.write(name+"/master.yaml", s.master)
+	return s
+}
+
+const clusterConfig = `%s:
+  image: lmsysorg/sglang:v0.5.16-cu130
+  model: nvidia/GLM-5.2-NVFP4
+  model-prefix: glm5.2
+  runner: cluster:b200-dgxc
+  precision: fp4
+  framework: sglang
+  multinode: false
+  weir: { recipe: %s }
+  scenarios:
+    agentic-coding:
+    - dram-utilization: 0.80
+      search-space:
+      - { tp: 8, kv-offloading: dram, kv-offload-backend: { name: hicache }, conc-list: [ %s ] }
+`
+
+func (s *sweep) args(more ...string) []string {
+	return append([]string{"sweep", "-f", filepath.Join(s.dir, "master.yaml"), "-r", filepath.Join(s.dir, "runners.yaml"), "--recipes", s.dir,
+		"--fleet", filepath.Join(s.dir, "fleet.yaml"), "--corpus", filepath.Join(s.c.dir, "traces"), "-o", s.out, "--poll", "200ms",
+		"--duration", "3s", "--no-gaps", "--max-output", "20", "--warmup-requests-per-lane", "0"}, more...)
+}
+
+// begin starts the sweep in the background.
+func (s *sweep) begin(more ...string) (*exec.Cmd, *bytes.Buffer) {
+	s.c.t.Helper()
+	cmd := exec.Command(s.c.weir, s.args(more...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		s.c.t.Fatal(err)
+	}
+	return cmd, &out
+}
+
+// run runs the sweep to its end, which must have the exit code.
+func (s *sweep) run(code int, more ...string) string {
+	s.c.t.Helper()
+	cmd, out := s.begin(more...)
+	return s.wait(cmd, out, code)
+}
+
+func (s *sweep) wait(cmd *exec.Cmd, out *bytes.Buffer, code int) string {
+	s.c.t.Helper()
+	t := time.AfterFunc(4*time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	cmd.Wait()
+	t.Stop()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		logs, _ := filepath.Glob(filepath.Join(s.out, ".slurm", "*", "*", "out.log"))
+		for _, l := range logs {
+			raw, _ := os.ReadFile(l)
+			s.c.t.Logf("%s:\n%s", l, raw)
+		}
+		journal, _ := os.ReadFile(filepath.Join(s.out, run.JournalFile))
+		s.c.t.Fatalf("the sweep ended with %d, want %d:\n%s\n%s", got, code, out, journal)
+	}
+	return out.String()
+}
+
+func (c *cluster) weirRun(code int, args ...string) string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, c.weir, args...)
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != code {
+		c.t.Fatalf("weir %v ended with %d, want %d:\n%s", args, got, code, out)
+	}
+	return string(out)
+}
+
+// ends is how every point ended, by concurrency and config: "COMPLETE" or its class.
+func (s *sweep) ends() map[string]string {
+	s.c.t.Helper()
+	out := map[string]string{}
+	entries, err := os.ReadDir(s.out)
+	if err != nil {
+		s.c.t.Fatal(err)
+	}
+	for _, e := range entries {
+		dir := filepath.Join(s.out, e.Name())
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		var meta struct {
+			Point struct {
+				Key  string `json:"key"`
+				Conc int    `json:"conc"`
+			} `json:"point"`
+		}
+		name := e.Name()
+		if raw, err := os.ReadFile(filepath.Join(dir, "point.json")); err == nil && json.Unmarshal(raw, &meta) == nil {
+			name = fmt.Sprintf("%s@%d", meta.Point.Key, meta.Point.Conc)
+		}
+		out[name] = "neither"
+		if _, err := os.Stat(filepath.Join(dir, "COMPLETE")); err == nil {
+			out[name] = "COMPLETE"
+		} else if raw, err := os.ReadFile(filepath.Join(dir, "FAILED")); err == nil {
+			var f struct {
+				Class string `json:"class"`
+			}
+			if err := json.Unmarshal(raw, &f); err != nil {
+				s.c.t.Fatal(err)
+			}
+			out[name] = f.Class
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			s.c.t.Fatal(err)
+		}
+	}
+	return out
+}
+
+func (s *sweep) journal() []run.Entry {
+	s.c.t.Helper()
+	es, err := run.ReadJournal(filepath.Join(s.out, run.JournalFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.c.t.Fatal(err)
+	}
+	return es
+}
+
+func (s *sweep) want(want map[string]string) {
+	s.c.t.Helper()
+	if got := s.ends(); !maps.Equal(got, want) {
+		s.c.t.Errorf("the points ended as %v, want %v", got, want)
+		raw, _ := os.ReadFile(filepath.Join(s.out, run.JournalFile))
+		s.c.t.Logf("journal:\n%s", raw)
+	}
+}
+
+// TestClusterSweep runs unified points on a real scheduler: one allocation a point, whole
+// bundles, nothing left.
+func TestClusterSweep(t *testing.T) {
+	c := startCluster(t)
+	s := c.sweep("four", "", map[string]string{"glm": "@1, 2, 3, 4"})
+	out := s.run(0)
+	s.want(map[string]string{"glm@1": "COMPLETE", "glm@2": "COMPLETE", "glm@3": "COMPLETE", "glm@4": "COMPLETE"})
+	c.idle()
+	jobs := map[string]bool{}
+	for _, e := range s.journal() {
+		if e.State == run.Submitted {
+			jobs[e.Job] = true
+		}
+	}
+	if len(jobs) != 4 {
+		t.Errorf("%d allocations for four points:\n%s", len(jobs), out)
+	}
+	// The same again submits nothing.
+	if out := s.run(0); strings.Count(out, "from before") != 4 {
+		t.Errorf("the same sweep again says\n%s", out)
+	}
+}

@@ -1,0 +1,293 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/record"
+)
+
+// ErrSuperseded is returned in an allocation whose point was given to another one.
+var ErrSuperseded = errors.New("this allocation's token is not the point's current one")
+
+// Allocated measures a point inside the allocation that was made for it: processes run on its
+// nodes through srun, the client here.
+func Allocated(ctx context.Context, file string, log io.Writer) error {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var js JobSpec
+	if err := json.Unmarshal(raw, &js); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	current, err := os.ReadFile(js.Current)
+	if err != nil || strings.TrimSpace(string(current)) != js.Token {
+		return errors.Join(ErrSuperseded, err)
+	}
+	fmt.Fprintf(log, "%s: token %s\n", js.Point.Name, js.Token)
+	j, err := js.job()
+	if err == nil {
+		err = js.measure(ctx, j, filepath.Dir(file), log)
+	} else {
+		err = endFailed(js.Bundle, failf("config", "%v", err))
+	}
+	fmt.Fprintf(log, "ended: %v\n", err)
+	return err
+}
+
+func endFailed(dir string, f *Failure) error {
+	w, err := record.CreateBundle(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f, w.Fail(f.Class, f.Reason))
+}
+
+// job makes the job again that was submitted.
+func (js *JobSpec) job() (*Job, error) {
+	j := &Job{Point: js.Point, Repeat: js.Repeat, Recipe: js.Recipe, Replay: js.Replay, Version: js.Version, CorpusPath: js.Corpus}
+	q, err := js.Recipe.Planned(js.Point)
+	if err != nil {
+		return nil, err
+	}
+	if j.Verdict, err = plan.Compute(q, plan.Options{}); err != nil {
+		return nil, err
+	}
+	if j.Point.Scenario == "fixed-seq-len" {
+		return j, j.FixedSeqLen()
+	}
+	if j.Corpus, err = corpus.Load(js.Corpus, corpus.LoadOptions{SkipBroken: true}); err != nil {
+		return nil, err
+	}
+	if j.Corpus.Fingerprint != js.Print {
+		return nil, fmt.Errorf("the corpus %s has the fingerprint %s here, it had %s when the point was submitted", js.Corpus, j.Corpus.Fingerprint, js.Print)
+	}
+	return j, nil
+}
+
+func (js *JobSpec) measure(ctx context.Context, j *Job, dir string, log io.Writer) error {
+	nodes, het, err := allocation(ctx)
+	if err == nil && len(nodes) < js.Nodes {
+		err = fmt.Errorf("the allocation has %d nodes, the point needs %d", len(nodes), js.Nodes)
+	}
+	var addrs []string
+	if err == nil {
+		addrs, err = addresses(ctx, nodes)
+	}
+	if err != nil {
+		return endFailed(js.Bundle, failf("node", "%v", err))
+	}
+	l := &Launch{
+		Nodes: nodes, Scratch: filepath.Join(dir, "work"), ObservedGPUs: observedGPUs(len(nodes)),
+		Place: engine.Place{Addr: func(n int) string { return addrs[n] }, Weir: js.Weir, Model: js.Cluster.Models[js.Point.Model]},
+		Wrap:  func(p *engine.Process, argv []string) []string { return js.srun(nodes[p.Node], het, p, argv) },
+		Log:   func(s string) { fmt.Fprintf(log, "%s %s\n", time.Now().UTC().Format(time.RFC3339), s) },
+		Check: func(ctx context.Context, j *Job, d *engine.Deployment) error {
+			return js.preflight(ctx, nodes, het, d, filepath.Join(dir, "job.json"))
+		},
+	}
+	if raw, err := json.Marshal(js.Cluster); err == nil {
+		l.Fleet = raw
+	}
+	for _, a := range addrs {
+		if ip := net.ParseIP(a); ip != nil && ip.IsLoopback() {
+			l.Place.Port = FreePort() // nodes of one machine share its ports
+		}
+	}
+	j.Progress = func(p Progress) {
+		if raw, err := json.Marshal(p); err == nil {
+			if tmp := filepath.Join(dir, "progress.tmp"); os.WriteFile(tmp, raw, 0o666) == nil {
+				os.Rename(tmp, filepath.Join(dir, "progress.json"))
+			}
+		}
+	}
+	_, err = Measure(ctx, l, j, js.Bundle)
+	return err
+}
+
+// allocation lists the nodes that engines run on, and the component of a heterogeneous job that
+// they are, "" in a plain one.
+func allocation(ctx context.Context) (nodes []string, het string, err error) {
+	list := os.Getenv("SLURM_JOB_NODELIST")
+	if v := os.Getenv("SLURM_JOB_NODELIST_HET_GROUP_1"); v != "" {
+		list, het = v, "1"
+	}
+	if list == "" {
+		return nil, "", errors.New("there is no allocation: SLURM_JOB_NODELIST is not set")
+	}
+	out, err := slurmCommand(ctx, "scontrol", "show", "hostnames", list)
+	return strings.Fields(out), het, err
+}
+
+// addresses are how nodes are reached, as the scheduler knows them.
+func addresses(ctx context.Context, nodes []string) ([]string, error) {
+	var out []string
+	for _, n := range nodes {
+		line, err := slurmCommand(ctx, "scontrol", "--oneliner", "show", "node", n)
+		if err != nil {
+			return nil, err
+		}
+		addr := n
+		for _, f := range strings.Fields(line) {
+			if v, ok := strings.CutPrefix(f, "NodeAddr="); ok && v != "" {
+				addr = v
+			}
+		}
+		out = append(out, addr)
+	}
+	return out, nil
+}
+
+// observedGPUs is what the scheduler gave this job, Unknown where it counts no GPUs.
+func observedGPUs(nodes int) int64 {
+	n, err := strconv.ParseInt(os.Getenv("SLURM_GPUS_ON_NODE"), 10, 64)
+	if err != nil || n <= 0 {
+		return record.Unknown
+	}
+	return n * int64(nodes)
+}
+
+// srun runs a command as a step on one node. CPUs are given explicitly: since Slurm 22.05 a step
+// does not take them from the job.
+func (js *JobSpec) srun(node, het string, p *engine.Process, argv []string) []string {
+	cpus := js.Cluster.Slurm.CPUsPerTask
+	if cpus == 0 {
+		cpus, _ = strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE"))
+	}
+	cmd := []string{"srun", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + node, "--cpus-per-task=" + strconv.Itoa(max(1, cpus)),
+		"--mem=0", "--kill-on-bad-exit=1", "--unbuffered", "--job-name=weir-" + p.Name}
+	if het != "" {
+		cmd = append(cmd, "--het-group="+het)
+	}
+	var env []string
+	for _, e := range js.Cluster.Env {
+		env = append(env, e.Name+"="+strings.Join(e.Values, ","))
+	}
+	return append(append(cmd, js.container()...), js.inside(env, p, argv)...)
+}
+
+// container are the arguments of pyxis for srun. The name holds the image, so that another
+// image never finds the root of this one.
+func (js *JobSpec) container() []string {
+	c := js.Cluster.Container
+	if c.Runtime != "pyxis" && c.Runtime != "enroot" {
+		return nil
+	}
+	image := js.Point.Image
+	if c.Cache != "" {
+		image = filepath.Join(c.Cache, imageFile(js.Point.Image)+".sqsh")
+	} else if host, rest, ok := strings.Cut(image, "/"); ok && strings.ContainsAny(host, ".:") {
+		image = host + "#" + rest
+	}
+	args := []string{"--container-image=" + image, "--container-name=weir-" + imageFile(js.Point.Image), "--no-container-mount-home", "--container-writable"}
+	if m := c.Mounts; len(m) > 0 {
+		args = append(args, "--container-mounts="+strings.Join(m, ","))
+	}
+	return args
+}
+
+func imageFile(image string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
+			return r
+		}
+		return '_'
+	}, image)
+}
+
+// inside is the command on the node: in a container of the runtimes that are commands themselves.
+func (js *JobSpec) inside(env []string, p *engine.Process, argv []string) []string {
+	if len(env) > 0 {
+		argv = append(append([]string{"env"}, env...), argv...)
+	}
+	return ContainerCommand(js.Cluster.Container.Runtime, js.Cluster.Container.Mounts, js.Point.Image, "weir-"+js.Token+"-"+p.Name, argv)
+}
+
+// ContainerCommand wraps a command so that it runs in a container of a runtime; pyxis and
+// enroot are the scheduler's affair and leave it as it is.
+func ContainerCommand(runtime string, mounts []string, image, name string, argv []string) []string {
+	var cmd []string
+	switch runtime {
+	case "apptainer":
+		cmd = []string{"apptainer", "exec", "--nv", "--writable-tmpfs"}
+		for _, m := range mounts {
+			cmd = append(cmd, "--bind", m)
+		}
+		if !strings.HasPrefix(image, "/") {
+			image = "docker://" + image
+		}
+		cmd = append(cmd, image)
+	case "docker", "podman":
+		cmd = []string{runtime, "run", "--rm", "--init", "--name", name, "--network", "host", "--ipc", "host", "--privileged",
+			"--ulimit", "memlock=-1", "--shm-size", "128g", "--entrypoint", ""}
+		for _, m := range mounts {
+			cmd = append(cmd, "--volume", m)
+		}
+		cmd = append(cmd, image)
+	}
+	return append(cmd, argv...)
+}
+
+// preflight looks at every node before anything starts on it.
+func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d *engine.Deployment, file string) error {
+	seen := map[int]bool{}
+	for _, p := range d.Processes {
+		if seen[p.Node] || p.Role == "router" || p.Role == "infra" {
+			continue
+		}
+		seen[p.Node] = true
+		argv := []string{js.Weir, "preflight", "--point", file, "--json", "--bundle", filepath.Dir(js.Bundle), "--timeout", "20s"}
+		if d.Simulated {
+			argv = append(argv, "--simulated", "--disk-gb", "0.05", "--shm-gb", "0.01")
+		} else {
+			argv = append(argv, "--role", p.Role)
+		}
+		for _, port := range p.Ports {
+			argv = append(argv, "--port", strconv.Itoa(port))
+		}
+		bare := *js.Cluster
+		bare.Container.Runtime = "none"
+		plainJob := *js
+		plainJob.Cluster = &bare
+		look := plainJob.srun(nodes[p.Node], het, &engine.Process{Name: "preflight"}, argv)
+		one, cancel := context.WithTimeout(ctx, 2*time.Minute)
+		cmd := exec.CommandContext(one, look[0], look[1:]...)
+		var out, errOut bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errOut
+		cmd.WaitDelay = time.Second
+		runErr := cmd.Run()
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var rep plan.Report
+		if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
+			return failf("node", "pre-flight of %s: %v: %s", nodes[p.Node], errors.Join(runErr, err), strings.TrimSpace(errOut.String()))
+		}
+		for _, c := range rep.Checks {
+			if c.Level == plan.Refuse {
+				class := "node"
+				if c.Name == "memory" || c.Name == "plan" {
+					class = "capacity"
+				}
+				return failf(class, "pre-flight of %s: %s: %s; %s", nodes[p.Node], c.Name, c.Seen, c.Change)
+			}
+		}
+	}
+	return nil
+}
