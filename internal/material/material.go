@@ -28,6 +28,15 @@ func Path(tb testing.TB, elem ...string) string {
 	return p
 }
 
+// Slow skips a test that takes minutes where the tests run with -short; the complete run, and CI,
+// have it.
+func Slow(tb testing.TB) {
+	tb.Helper()
+	if testing.Short() {
+		tb.Skip("slow, and -short is set")
+	}
+}
+
 // Root skips a test that only root can run.
 func Root(tb testing.TB) {
 	tb.Helper()

@@ -15,6 +15,8 @@ import (
 type Remote interface {
 	Executor
 	Bundle(ctx context.Context, j *Job, dir string) (*result.Result, error)
+	// Settled clears what an earlier process left of a job whose bundle is whole.
+	Settled(dir string)
 }
 
 // Choose measures every job with the executor that it is given for it.

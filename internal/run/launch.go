@@ -64,8 +64,10 @@ const (
 	drainWait  = 2 * time.Minute
 	stopWait   = time.Minute
 	silentWait = 10 * time.Minute
+	// deathWait is how long a dying process may take to be seen as dead, behind a scheduler's step.
+	deathWait = 5 * time.Second
 	// floorSpeed is the slowest prefill, tokens per second, of an engine that is worth starting.
-	floorSpeed = 2000
+	floorSpeed = 4000
 )
 
 // Local is a Launch on this machine: free ports, loopback addresses.
@@ -146,7 +148,7 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	h := &HTTP{
 		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs,
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
-		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 2, FloorSpeed: floorSpeed},
+		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 1, FloorSpeed: floorSpeed},
 		Edit: func(m *record.Meta) {
 			l.edit(m)
 			stalled = m.Stalled
@@ -166,19 +168,49 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	}()
 	l.say("replaying")
 	err := h.Measure(run, j, w)
+	gone := err
+	if gone == nil && stalled == "" && run.Err() == nil {
+		gone = l.answers(ctx)
+	}
+	if gone != nil && ctx.Err() == nil {
+		// A server that does not answer may be one whose process is just ending.
+		t := time.NewTimer(deathWait)
+		defer t.Stop()
+		select {
+		case <-g.died:
+		case <-t.C:
+		}
+	}
 	select {
 	case <-g.died:
 		x, how := g.dead()
 		return failf(deathClass(x, "crash"), "%s", how)
 	default:
 	}
+	var f *Failure
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.As(err, &f) && f.Class == "start":
+		return failf("crash", "%s", f.Reason) // it had served before
 	case err != nil:
 		return err
 	case stalled != "":
 		return failf("stall", "%s", stalled)
+	case gone != nil:
+		return failf("crash", "the server answers no more: %v", gone)
+	}
+	return nil
+}
+
+// answers says whether the servers still generate after the load.
+func (l *life) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	for _, u := range l.d.URLs {
+		if _, err := canary(ctx, u, l.d.Model); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -171,8 +171,37 @@ func runFor(cmd *exec.Cmd, limit time.Duration) error {
 	return nil
 }
 
-// lastLines are the last lines of a file that say something, errors first where there are some.
+// lastLines are the last lines of a file that matter: those that speak of an error where there
+// are some. What a scheduler's step says about its own end does not count among them.
 func lastLines(path string, n int) []string {
+	all := tail(path)
+	var own, bad []string
+	for _, line := range all {
+		if strings.HasPrefix(line, "srun:") || strings.HasPrefix(line, "slurmstepd") {
+			continue
+		}
+		own = append(own, line)
+		low := strings.ToLower(line)
+		for _, word := range []string{"error", "killed", "out of memory", "panic", "unknown", "unrecognized", "invalid", "exception", "fail"} {
+			if strings.Contains(low, word) {
+				bad = append(bad, line)
+				break
+			}
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		all = bad
+	case len(own) > 0:
+		all = own
+	case len(all) == 0:
+		return []string{"it said nothing"}
+	}
+	return all[max(0, len(all)-n):]
+}
+
+// tail are the lines at the end of a file, without empty ones.
+func tail(path string) []string {
 	f, err := os.Open(path)
 	if err != nil {
 		return []string{err.Error()}
@@ -187,7 +216,7 @@ func lastLines(path string, n int) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	var all, bad []string
+	var all []string
 	for line := range strings.SplitSeq(string(raw), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
@@ -197,23 +226,13 @@ func lastLines(path string, n int) []string {
 			line = line[:300] + "..."
 		}
 		all = append(all, line)
-		low := strings.ToLower(line)
-		if strings.Contains(low, "error") || strings.Contains(low, "killed") || strings.Contains(low, "out of memory") || strings.Contains(low, "panic") {
-			bad = append(bad, line)
-		}
 	}
-	if len(bad) > 0 {
-		all = bad
-	}
-	if len(all) == 0 {
-		return []string{"it said nothing"}
-	}
-	return all[max(0, len(all)-n):]
+	return all
 }
 
 // deathClass says from how a process ended why: memory, its configuration, or what else.
 func deathClass(x *process, other string) string {
-	text := strings.ToLower(strings.Join(lastLines(x.log, 50), "\n"))
+	text := strings.ToLower(strings.Join(tail(x.log), "\n"))
 	var exit *exec.ExitError
 	code := 0
 	if errors.As(x.err, &exit) {

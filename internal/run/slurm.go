@@ -128,8 +128,18 @@ func (s *Slurm) Bundle(ctx context.Context, j *Job, dir string) (*result.Result,
 			a = nil
 			continue
 		}
-		return s.collect(a, home, dir, fail)
+		return s.collect(j, a, home, dir, fail)
 	}
+}
+
+// Settled implements Remote.
+func (s *Slurm) Settled(dir string) {
+	home := filepath.Join(s.Dir, slurmDir, filepath.Base(dir))
+	if a, err := s.current(home); err == nil && a != nil {
+		s.cancel(a)
+	}
+	os.RemoveAll(home)
+	os.Remove(filepath.Dir(home)) // when it was the last
 }
 
 // current is the attempt that a point's folder names, nil where there is none.
@@ -314,8 +324,11 @@ func (s *Slurm) wait(ctx context.Context, j *Job, a *attempt) *Failure {
 		switch class, over := terminal[q.state]; {
 		case ended(a.bundle()) == record.CompleteFile && (!known || over):
 			return nil
-		case ended(a.bundle()) == record.FailedFile && (!known || over):
+		case ended(a.bundle()) == record.FailedFile && (!known || over && q.state != "CANCELLED" && class != "node"):
 			return failedBundle(a.bundle())
+		case ended(a.bundle()) == record.FailedFile && over: // what the scheduler did is the cause
+			f := failedBundle(a.bundle())
+			return failf(class, "job %s on %s ended as %s; seen from inside: %s", q.id, q.nodes, q.state, f.Error())
 		case err != nil || ctx.Err() != nil:
 			missing = 0 // the scheduler does not answer: it knows, and will say
 		case !known || over:
@@ -365,9 +378,16 @@ func (s *Slurm) exclude(ctx context.Context, list, why string) {
 }
 
 // collect moves the attempt's bundle to its place and clears the point's folder.
-func (s *Slurm) collect(a *attempt, home, dir string, fail *Failure) (*result.Result, error) {
+func (s *Slurm) collect(j *Job, a *attempt, home, dir string, fail *Failure) (*result.Result, error) {
 	if ended(a.bundle()) == "" {
 		w, err := record.CreateBundle(a.bundle())
+		if err != nil {
+			return nil, err
+		}
+		m, err := j.meta()
+		if err == nil {
+			err = w.WriteMeta(m)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -387,6 +407,7 @@ func (s *Slurm) collect(a *attempt, home, dir string, fail *Failure) (*result.Re
 	if err := os.RemoveAll(home); err != nil {
 		return nil, err
 	}
+	os.Remove(filepath.Dir(home)) // when it was the last
 	if fail != nil {
 		return nil, fail
 	}

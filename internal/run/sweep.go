@@ -136,6 +136,9 @@ func (s *Sweep) one(ctx context.Context, i int, say func(Update, string), note f
 		say(Update{Index: i, State: Failed, Err: err}, err.Error())
 		return Failed
 	} else if r != nil {
+		if x, ok := remote(s.Executor, j); ok {
+			x.Settled(dir)
+		}
 		say(Update{Index: i, State: Skipped, Result: r}, "")
 		return Skipped
 	}

@@ -1,0 +1,229 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/material"
+	"github.com/weirbench/weir/internal/run"
+)
+
+// running waits until a point of a sweep replays, and returns its allocation.
+func (s *sweep) running(name string) string {
+	s.c.t.Helper()
+	job := ""
+	s.c.until("allocation of "+name+" that replays", 2*time.Minute, func() bool {
+		files, _ := filepath.Glob(filepath.Join(s.out, ".slurm", "*", "*", "job.json"))
+		for _, f := range files {
+			raw, err := os.ReadFile(f)
+			var js run.JobSpec
+			if err != nil || json.Unmarshal(raw, &js) != nil || fmt.Sprintf("%s@%d", js.Point.Key, js.Point.Conc) != name {
+				continue
+			}
+			log, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "out.log"))
+			id, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "job"))
+			if strings.Contains(string(log), "replaying") && len(id) > 0 {
+				job = strings.TrimSpace(string(id))
+				return true
+			}
+		}
+		return false
+	})
+	return job
+}
+
+// TestClusterFaults: every fault ends in its class and the sweep goes on to its end.
+func TestClusterFaults(t *testing.T) {
+	material.Slow(t)
+	c := startCluster(t)
+	t.Run("by itself", func(t *testing.T) {
+		c.t = t
+		s := c.sweep("itself", "", map[string]string{
+			"good":     "@1",
+			"config":   ", no-such-flag: 1@1",
+			"capacity": ", node-memory: 100000000000@1",
+			"stall":    `, fault: "no-headers,every=30"@1`,
+			"deaf":     `, fault: "http-error,status=500"@1`,
+		})
+		// deaf never answers the canary: give it little time.
+		c.write("itself/r-deaf.yaml", "name: r-deaf\nextends: sim-serve\nready: { start: 2s }\nargs: { fault: \"http-error,status=500\" }\n")
+		s.run(1)
+		s.want(map[string]string{"good@1": "COMPLETE", "config@1": "config", "capacity@1": "capacity", "stall@1": "stall", "deaf@1": "start"})
+		c.idle()
+	})
+	t.Run("from outside", func(t *testing.T) {
+		c.t = t
+		s := c.sweep("outside", "", map[string]string{"a": "@1", "b": "@2"})
+		cmd, out := s.begin("--duration", "12s")
+		job := s.running("a@1")
+		if _, err := c.try("scancel", job); err != nil {
+			t.Fatal(err)
+		}
+		s.wait(cmd, out, 1)
+		s.want(map[string]string{"a@1": "cancelled", "b@2": "COMPLETE"})
+		c.idle()
+	})
+	t.Run("engine crash, once", func(t *testing.T) {
+		c.t = t
+		s := c.sweep("crash", "", map[string]string{"a": "@1"})
+		cmd, out := s.begin("--duration", "8s")
+		s.running("a@1")
+		pids := c.engines()
+		if len(pids) == 0 {
+			t.Fatal("no engine runs")
+		}
+		for _, pid := range pids {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		s.wait(cmd, out, 0) // the second attempt is whole
+		s.want(map[string]string{"a@1": "COMPLETE"})
+		es := s.journal()
+		if !slices.ContainsFunc(es, func(e run.Entry) bool { return e.State == run.Retried && strings.HasPrefix(e.Detail, "crash") }) {
+			t.Errorf("the journal holds no crash: %v", es)
+		}
+		c.idle()
+	})
+	t.Run("preemption", func(t *testing.T) {
+		c.t = t
+		s := c.sweep("preempted", "", map[string]string{"a": "@1"})
+		cmd, out := s.begin("--duration", "8s")
+		s.running("a@1")
+		// A job of a partition that goes first takes all nodes.
+		if _, err := c.try("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 2"); err != nil {
+			t.Fatal(err)
+		}
+		s.wait(cmd, out, 0)
+		s.want(map[string]string{"a@1": "COMPLETE"})
+		if es := s.journal(); !slices.ContainsFunc(es, func(e run.Entry) bool { return e.State == run.Retried && strings.Contains(e.Detail, "PREEMPTED") }) {
+			t.Errorf("the journal holds no preemption: %v", es)
+		}
+		c.idle()
+	})
+	t.Run("node down", func(t *testing.T) {
+		c.t = t
+		s := c.sweep("nodedown", "", map[string]string{"a": "@1"})
+		cmd, out := s.begin("--duration", "20s")
+		job := s.running("a@1")
+		node, err := c.try("squeue", "--noheader", "--job="+job, "--format=%N")
+		if err != nil {
+			t.Fatal(err)
+		}
+		node = strings.TrimSpace(node)
+		i := int(node[len(node)-1] - '0')
+		c.kill(fmt.Sprintf("slurmd-%d", i), syscall.SIGKILL)
+		if _, err := c.try("scontrol", "update", "nodename="+node, "state=down", "reason=test"); err != nil {
+			t.Fatal(err)
+		}
+		for pid := range c.left() { // the node is gone with all that ran on it
+			if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && strings.Contains(string(env), "SLURM_JOB_ID="+job+"\x00") {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		s.wait(cmd, out, 0)
+		s.want(map[string]string{"a@1": "COMPLETE"})
+		es := s.journal()
+		if !slices.ContainsFunc(es, func(e run.Entry) bool { return e.State == run.Retried && strings.HasPrefix(e.Detail, "node") }) {
+			t.Errorf("the journal holds no failed node: %v", es)
+		}
+		c.startNode(i)
+		if _, err := c.try("scontrol", "update", "nodename="+node, "state=resume"); err != nil {
+			t.Fatal(err)
+		}
+		c.idle()
+	})
+}
+
+// TestClusterHung is a seed situation: a hung point at concurrency 16 leaves 32, 48 and 64 with
+// results.
+func TestClusterHung(t *testing.T) {
+	material.Slow(t)
+	c := startCluster(t)
+	s := c.sweep("hung", "", map[string]string{"glm": "@16, 32, 48, 64"})
+	c.write("hung/r-glm.yaml", "name: r-glm\nextends: sim-serve\nready: { start: 40s, silent: 3s, stop: 3s }\nargs: { speed: 200 }\n"+
+		"when:\n- if: { conc: 16 }\n  args: { fault: \"no-headers,every=50\" }\n")
+	s.run(1)
+	s.want(map[string]string{"glm@16": "stall", "glm@32": "COMPLETE", "glm@48": "COMPLETE", "glm@64": "COMPLETE"})
+	c.idle()
+}
+
+// TestClusterRefused is a seed situation: a host pool sized by GB on a sparse-attention model is
+// refused before sbatch.
+func TestClusterRefused(t *testing.T) {
+	c := startCluster(t)
+	s := c.sweep("refused", "", map[string]string{"glm": "@16"})
+	c.write("refused/r-glm.yaml", "name: r-glm\nextends: sim-serve\nmemory: { host-pool: { gb-per-rank: 330 } }\n")
+	out := s.run(4)
+	if !strings.Contains(out, "does not count indexer") {
+		t.Errorf("the refusal does not say which pool was forgotten:\n%s", out)
+	}
+	if q, err := c.try("squeue", "--noheader", "--states=all"); err != nil || strings.TrimSpace(q) != "" {
+		t.Errorf("the scheduler has heard of it: %q, %v", q, err)
+	}
+}
+
+// TestClusterKilled kills the sweep with -9 at random moments and begins it again, until it is
+// done: every point has one whole bundle, no allocation is left, no point was measured again
+// that was complete, and none twice at a time.
+func TestClusterKilled(t *testing.T) {
+	material.Slow(t)
+	c := startCluster(t)
+	s := c.sweep("killed", "", map[string]string{"glm": "@1, 2, 3, 4, 5, 6"})
+	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	kills := 0
+	for end := time.Now().Add(25 * time.Second); time.Now().Before(end); kills++ {
+		cmd, _ := s.begin("--duration", "2s")
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		select {
+		case <-time.After(time.Duration(rng.Int64N(int64(2500 * time.Millisecond)))):
+			cmd.Process.Kill()
+			<-done
+		case err := <-done:
+			if err != nil {
+				t.Fatalf("the sweep ended by itself: %v", err)
+			}
+		}
+	}
+	s.run(0, "--duration", "2s")
+	want := map[string]string{}
+	for i := range 6 {
+		want[fmt.Sprintf("glm@%d", i+1)] = "COMPLETE"
+	}
+	s.want(want)
+	c.idle()
+	// Each point ran in one allocation alone, whatever was submitted for it.
+	out, err := c.try("squeue", "--noheader", "--states=all", "--format=%i|%T|%j|%k|%S|%e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := map[string]int{}
+	for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
+		ran[strings.Split(line, "|")[2]]++
+	}
+	t.Logf("%d kills, allocations by point: %v", kills, ran)
+	completed := map[string]int{}
+	for _, e := range s.journal() {
+		if e.State == run.Complete {
+			completed[e.Point]++
+		}
+	}
+	for p, n := range completed {
+		if n > 1 {
+			t.Errorf("point %s was completed %d times", p, n)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.out, ".slurm")); err == nil {
+		left, _ := os.ReadDir(filepath.Join(s.out, ".slurm"))
+		for _, e := range left {
+			t.Errorf("%s is left of a point that is done", e.Name())
+		}
+	}
+}
