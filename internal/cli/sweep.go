@@ -68,15 +68,15 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 			if len(masters) == 0 {
 				return usagef("no master file: name one with -f (see 'weir sweep --help')")
 			}
-			if corpusPath == "" {
-				return usagef("no corpus: name a directory or file of traces with --corpus, or make one with 'weir corpus generate'")
-			}
 			set, err := spec.Load(masters, runners)
 			if err != nil {
 				return usage(err)
 			}
 			points, err := set.Points(spec.Selection{Keys: args, Conc: f.conc})
 			if err != nil {
+				return usage(err)
+			}
+			if corpusPath, err = corpusOf(points, corpusPath); err != nil {
 				return usage(err)
 			}
 			c, err := corpus.Load(corpusPath, corpus.LoadOptions{SkipBroken: skipBroken})
@@ -101,6 +101,25 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.BoolVar(&f.submit, "slurm-submit-only", false, "submit the points and end; the same command without this waits for them")
 	f.add(cmd)
 	return cmd
+}
+
+// corpusOf is the corpus of a sweep: the flag's, or the one that all points name.
+func corpusOf(points []*spec.Point, flag string) (string, error) {
+	name := flag
+	for _, p := range points {
+		switch c := p.Weir.Corpus; {
+		case c == "" || c == name:
+		case name == "":
+			name = c
+		default:
+			return "", fmt.Errorf("%s:%d: weir.corpus: %s replays %s and not %s: a sweep has one corpus, so name one config or remove one of them",
+				p.Origin.File, p.Origin.Line, p.Key, c, name)
+		}
+	}
+	if name == "" {
+		return "", errors.New("no corpus: name a directory or file of traces with --corpus or weir.corpus, or make one with 'weir corpus generate'")
+	}
+	return name, nil
 }
 
 func sweepDir(keys, masters []string) string {

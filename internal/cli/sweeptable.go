@@ -92,6 +92,9 @@ func (t *sweepTable) row(u run.Update) string {
 	if !r.Valid {
 		verdict = "invalid: " + r.Reasons[0].Text
 	}
+	if missed := r.Missed(); r.Valid && len(missed) > 0 {
+		verdict += ", misses its service level: " + strings.Join(missed, "; ")
+	}
 	if u.State == run.Skipped {
 		verdict += " (from before)"
 	}
