@@ -40,7 +40,7 @@ step time; what it generates has no meaning. In virtual time it runs inside 'wei
 // simFlags are the flags that describe a simulated engine.
 type simFlags struct {
 	model, gpu, precision, kvDType string
-	tp                             int
+	tp, ep                         int
 	dpAttn                         bool
 	device, host                   int64
 	hostRatio                      float64
@@ -54,6 +54,7 @@ type simFlags struct {
 	storage                        int64
 	storageGBs                     float64
 	prefetch                       string
+	doubles                        bool
 }
 
 func (f *simFlags) add(cmd *cobra.Command) {
@@ -64,6 +65,7 @@ func (f *simFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.precision, "precision", "", "precision of the weights (the narrowest that the facts know when empty)")
 	fl.StringVar(&f.kvDType, "kv-dtype", "fp8", "type of cached keys and values: fp8 or bf16")
 	fl.IntVar(&f.tp, "tp", 8, "GPUs that share a layer")
+	fl.IntVar(&f.ep, "ep", 1, "GPUs that experts are spread over whole; 1 cuts every expert over all")
 	fl.BoolVar(&f.dpAttn, "dp-attn", false, "attention is data parallel: every rank has its own cache")
 	fl.Int64Var(&f.device, "device-tokens", 0, "device pool of one rank in tokens (planned from the facts when 0)")
 	fl.Int64Var(&f.host, "host-tokens", 0, "host pool of one rank in tokens, 0 for none")
@@ -73,6 +75,7 @@ func (f *simFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.prefetch, "prefetch-policy", "timeout", "how long a request waits for storage: timeout, best_effort or wait_complete")
 	fl.Int64Var(&f.page, "page-size", 64, "tokens of a page or block")
 	fl.StringVar(&f.policy, "write-policy", "write_through", "write_back, write_through or write_through_selective")
+	fl.BoolVar(&f.doubles, "keep-doubles", false, "write_back of SGLang before 2026-08: what was loaded back keeps its place on the host")
 	fl.StringVar(&f.order, "schedule-policy", "fcfs", "order of the queue: fcfs or lpm")
 	fl.StringVar(&f.balance, "balance", "session", "how ranks with own caches share requests: session or round_robin")
 	fl.Int64Var(&f.chunk, "chunked-prefill-size", 0, "tokens of prefill in a step (the engine's default when 0)")
@@ -118,9 +121,9 @@ func (f *simFlags) config() (sim.Config, error) {
 		}
 	}
 	c = sim.Config{
-		Model: m, GPU: g, Parallel: spec.Parallel{TP: f.tp, PP: 1, EP: 1, DCP: 1, PCP: 1, DPAttn: f.dpAttn},
+		Model: m, GPU: g, Parallel: spec.Parallel{TP: f.tp, PP: 1, EP: f.ep, DCP: 1, PCP: 1, DPAttn: f.dpAttn},
 		WeightPrecision: precision, KVDType: f.kvDType, DeviceTokens: f.device, HostTokens: f.host, PageSize: f.page,
-		WritePolicy: f.policy, SchedulePolicy: f.order, Balance: f.balance, ChunkedPrefill: f.chunk,
+		WritePolicy: f.policy, KeepDoubles: f.doubles, SchedulePolicy: f.order, Balance: f.balance, ChunkedPrefill: f.chunk,
 		MaxRunning: f.running, ContextLen: f.context, DraftTokens: f.drafts, AcceptPPM: int64(f.accept * 1e6),
 	}
 	if f.storage > 0 {
@@ -128,6 +131,9 @@ func (f *simFlags) config() (sim.Config, error) {
 	}
 	if f.tp < 1 {
 		return c, fmt.Errorf("--tp is %d: it must be at least 1", f.tp)
+	}
+	if f.ep < 1 || f.ep > f.tp {
+		return c, fmt.Errorf("--ep is %d: it lies between 1 and --tp %d", f.ep, f.tp)
 	}
 	p := spec.Point{
 		Model: m.Name, Precision: precision, Framework: "sglang", Runner: g.Name, Scenario: spec.AgenticCoding, Conc: 1,

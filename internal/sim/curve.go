@@ -29,8 +29,8 @@ type CurvePoint struct {
 	SimulatedNs int64   `json:"simulated_ns"` // virtual time, warm-up included
 }
 
-// Near tells whether the hit rate is within 5 % of the ceiling.
-func (p *CurvePoint) Near() bool { return p.HitRate >= 0.95*p.Ceiling }
+// Near tells whether the hit rate is within 5 % of the ceiling; without a request it is not.
+func (p *CurvePoint) Near() bool { return p.Requests > 0 && p.HitRate >= 0.95*p.Ceiling }
 
 // Knee is the highest concurrency up to which every point is near its ceiling, 0 when the
 // first is not.
