@@ -12,6 +12,7 @@ import (
 
 func newCorpusStatsCmd(app *App) *cobra.Command {
 	var f corpusFlags
+	var curve bool
 	cmd := &cobra.Command{
 		Use:   "stats CORPUS...",
 		Short: "Print statistics of one corpus, or of several side by side",
@@ -25,7 +26,13 @@ func newCorpusStatsCmd(app *App) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				all = append(all, c.Stats())
+				st := c.Stats()
+				if curve {
+					if st.Curve, err = c.HitCurve(); err != nil {
+						return usage(err)
+					}
+				}
+				all = append(all, st)
 			}
 			if app.JSON {
 				if len(all) == 1 {
@@ -37,6 +44,7 @@ func newCorpusStatsCmd(app *App) *cobra.Command {
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().BoolVar(&curve, "curve", false, "also the hit rate of an LRU cache by capacity, traces played one by one")
 	return cmd
 }
 
@@ -120,6 +128,25 @@ func printStats(app *App, all []*corpus.Stats) error {
 			}
 			fmt.Fprintln(w)
 		}
+	}
+	if err := w.Flush(); err != nil || all[0].Curve == nil {
+		return err
+	}
+	fmt.Fprintln(app.Out)
+	w = tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	longest := all[0].Curve
+	for _, s := range all {
+		if len(s.Curve) > len(longest) {
+			longest = s.Curve
+		}
+	}
+	for i, p := range longest {
+		fmt.Fprintf(w, "hit rate, %d tokens\t", p.CapacityTokens)
+		for _, s := range all {
+			// Beyond the largest trace of a corpus its curve is flat.
+			fmt.Fprintf(w, "%.4f\t", s.Curve[min(i, len(s.Curve)-1)].HitRate)
+		}
+		fmt.Fprintln(w)
 	}
 	return w.Flush()
 }

@@ -98,6 +98,8 @@ type Stats struct {
 	// Infinite is the hit rate of a cache that forgets nothing, over all traces and a trace.
 	Infinite         *Hits `json:"infinite_cache"`
 	InfinitePerTrace *Dist `json:"infinite_cache_rate_per_trace"`
+	// Curve is HitCurve, for those who ask for it.
+	Curve []CurvePoint `json:"hit_rate_by_capacity,omitempty"`
 }
 
 // Stats computes the statistics of c.
