@@ -3,7 +3,7 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 export CGO_ENABLED = 0
 
-.PHONY: build demo test lint bench clean
+.PHONY: build demo test lint bench peers clean
 
 build: ## one static binary, bin/weir
 	$(GO) build -trimpath -ldflags "-s -w -X github.com/weirbench/weir/internal/cli.version=$(VERSION)" -o bin/weir ./cmd/weir
@@ -19,7 +19,11 @@ lint:
 	$(GO) vet ./...
 
 bench: ## benchmarks, with the machine named
+	@grep -m1 'model name' /proc/cpuinfo; nproc; uname -sr; $(GO) version; uptime
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+peers: build ## comparisons with other tools and real tokenizers; they install what they need, outside CI
+	@for p in scripts/peers/*/run; do echo "== $$p"; "$$p" $(PEERS_ARGS) || exit 1; done
 
 clean:
 	rm -rf bin weir-demo weir-runs
