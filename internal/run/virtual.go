@@ -144,6 +144,16 @@ func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, erro
 		DeviceTokens: r.Device.Tokens, PageSize: r.PageSize, ContextLen: p.MaxModelLen,
 		ModelName: p.Model, SchedulePolicy: cmp.Or(p.Weir.SchedulePolicy, "fcfs"),
 	}
+	switch v.Engine {
+	case "sglang":
+	case "vllm":
+		if p.Weir.SchedulePolicy == "lpm" {
+			return c, fmt.Errorf("point %s asks for schedule-policy lpm, which vLLM has not: remove it", p.Name)
+		}
+		c.Engine = v.Engine
+	default:
+		return c, fmt.Errorf("point %s runs on %s, whose scheduler and cache are not simulated: sglang's and vllm's are", p.Name, v.Engine)
+	}
 	if c.Coefficients, err = set.CoefficientsFor(v.Model, v.GPU, p.Precision); err != nil {
 		return c, err
 	}

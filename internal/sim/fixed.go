@@ -12,7 +12,7 @@ import (
 // must come out as given.
 type Fixed struct {
 	TTFT, ITL  int64 // nanoseconds
-	ContextLen int64 // tokens, 0 without a limit
+	ContextLen int64 // tokens of prompt and output, 1,048,576 when 0
 
 	now    int64
 	tasks  []*fixedTask
@@ -30,11 +30,7 @@ func (f *Fixed) due(k *fixedTask) int64 { return k.begin + f.TTFT + k.out*f.ITL 
 
 // Refusal says why a task cannot be served at all, nil when it can.
 func (f *Fixed) Refusal(prompt, maxOut int64) *record.Failure {
-	limit := f.ContextLen
-	if limit == 0 {
-		limit = 1 << 62
-	}
-	return refuse(prompt, maxOut, limit)
+	return refuse(prompt, maxOut, cmp.Or(f.ContextLen, 1<<20))
 }
 
 // Submit sends a task that is received at the given time.
