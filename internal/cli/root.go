@@ -48,6 +48,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newCorpusCmd(app),
 		newPromptCmd(app),
 		newDeriveCmd(app),
+		newAIPerfCmd(app),
 		newAggregateCmd(app),
 		newReportCmd(app),
 		newChartCmd(app),

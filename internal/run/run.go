@@ -34,6 +34,8 @@ type Job struct {
 	// run already. CorpusPath is where Corpus was read from, for executors that run elsewhere.
 	Recipe     *engine.Recipe
 	CorpusPath string
+	// Overrides are the rules that were switched off by hand; any makes the result invalid.
+	Overrides []string
 	// Version of the program, for the bundle.
 	Version string
 	// Progress is called now and then while the job runs; nil is allowed.
@@ -130,6 +132,7 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.PointID = j.Point.ID()
 	m.Point = raw
 	m.Seed = j.seed()
+	m.UnsafeOverrides = j.Overrides
 	m.Repeat = j.Repeat
 	m.Semantics = replay.Semantics
 	schedule := any(j.options())

@@ -1,0 +1,565 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/corpus/hub"
+	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/result/aiperf"
+	"github.com/weirbench/weir/internal/run"
+	"github.com/weirbench/weir/internal/scrape"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+func newAIPerfCmd(app *App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "aiperf",
+		Short: "Take AIPerf's place: its flags in, its files out",
+		Args:  noArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "profile --scenario NAME --url URL --model NAME --concurrency N (--public-dataset NAME | --input-file PATH)",
+		Short: "Replay agent traces with AIPerf's flags and write AIPerf's artifacts",
+		Long: `Profile takes the flags of 'aiperf profile' as InferenceX passes them and the common rest,
+runs the agentic replay of 'weir replay', and writes profile_export.jsonl,
+profile_export_aiperf.json and .csv, server_metrics_export.json and .csv into the folder of
+--output-artifact-dir, and the bundle beside them.
+
+A flag that nobody knows is an error that names the nearest one; one that AIPerf knows and that
+would change what is measured is refused; one without effect says so. docs/aiperf.md lists them.
+
+The exit code is 3 when the run is not valid. A run under --unsafe-override whose only fault is
+what was overridden ends with 0 and submission_valid false.`,
+		Example: `  weir aiperf profile --scenario inferencex-agentx-mvp --url http://127.0.0.1:8000 --endpoint-type chat \
+    --streaming --model my-model --concurrency 8 --benchmark-duration 1800 --input-file traces/ \
+    --output-artifact-dir results/aiperf_artifacts`,
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args = slices.DeleteFunc(slices.Clone(args), func(s string) bool {
+				if s == "--json" {
+					app.JSON = true
+				}
+				return s == "--json"
+			})
+			if len(args) == 0 || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+				return cmd.Help()
+			}
+			a, err := parseAIPerf(args)
+			if err != nil {
+				return usage(err)
+			}
+			for _, n := range a.notes {
+				fmt.Fprintln(app.Err, "weir: "+n)
+			}
+			p := &profile{app: app, args: a, line: "weir aiperf profile " + strings.Join(redact(args), " ")}
+			if err := p.read(); err != nil {
+				return usage(err)
+			}
+			return p.run(cmd.Context())
+		},
+	})
+	return cmd
+}
+
+// redact hides keys in a command line that is written down.
+func redact(args []string) []string {
+	out := slices.Clone(args)
+	for i, s := range out {
+		name, _, has := strings.Cut(s, "=")
+		switch {
+		case name == "--api-key" && has:
+			out[i] = "--api-key=<redacted>"
+		case i > 0 && (out[i-1] == "--api-key" || out[i-1] == "--header" || out[i-1] == "-H"):
+			out[i] = "<redacted>"
+		}
+	}
+	return out
+}
+
+// profile is one run of 'aiperf profile'.
+type profile struct {
+	app  *App
+	args *aiperfArgs
+	line string
+
+	scenario   string
+	model      string
+	conc       int
+	opt        replay.Options
+	client     client.Config
+	body       prompt.Options
+	words      *prompt.Words
+	metrics    *scrape.Options
+	violations []string
+	out        aiperf.Options
+	entries    int
+	maxContext int64
+	problems   []string
+}
+
+func (p *profile) has(name string) bool { return len(p.args.values[name]) > 0 }
+
+func (p *profile) text(name, def string) string {
+	if v := p.args.values[name]; len(v) > 0 {
+		return v[0]
+	}
+	return def
+}
+
+func (p *profile) fail(format string, a ...any) {
+	p.problems = append(p.problems, fmt.Sprintf(format, a...))
+}
+
+func (p *profile) number(name string, def, low, high float64) float64 {
+	v := p.text(name, "")
+	if v == "" {
+		return def
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || math.IsNaN(f) || f < low || f > high {
+		p.fail("%s %q: need a number from %v to %v", name, v, low, high)
+		return def
+	}
+	return f
+}
+
+func (p *profile) whole(name string, def, low int) int {
+	f := p.number(name, float64(def), float64(low), 1<<40)
+	if f != math.Trunc(f) {
+		p.fail("%s %v: need a whole number", name, f)
+		return def
+	}
+	return int(f)
+}
+
+// seconds reads a time; the longest is a year.
+func (p *profile) seconds(name string, def float64) int64 {
+	return int64(p.number(name, def, 0, 366*86400) * 1e9)
+}
+
+// violate notes what the scenario forbids.
+func (p *profile) violate(format string, a ...any) {
+	p.violations = append(p.violations, fmt.Sprintf(format, a...))
+}
+
+// minSubmission is the shortest window of a valid submission (inferencex_agentx_mvp.py, 2026-10).
+const minSubmission = 900
+
+// read turns the flags into what is run. The scenario's locks are those of AIPerf's
+// inferencex-agentx-mvp and agentx (2026-10).
+func (p *profile) read() error {
+	p.scenario = p.text("--scenario", "")
+	preset := false
+	switch p.scenario {
+	case "inferencex-agentx-mvp":
+	case "agentx", "inferencex-agentx":
+		preset = true
+	case "":
+		p.fail("no --scenario: 'weir aiperf profile' replays agent traces, so pass --scenario inferencex-agentx-mvp or agentx; 'weir load' sends other loads")
+	default:
+		p.fail("--scenario %q is unknown: use inferencex-agentx-mvp or agentx", p.scenario)
+	}
+	def := func(mvp, agentx float64) float64 {
+		if preset {
+			return agentx
+		}
+		return mvp
+	}
+	if p.model = p.text("--model", ""); p.model == "" {
+		p.fail("no --model")
+	}
+	p.conc = p.whole("--concurrency", int(def(1, 8)), 1)
+	o := replay.InferenceX(p.conc, 0)
+	o.DurationNs = p.seconds("--benchmark-duration", def(1800, 3600))
+	o.Seed = uint64(p.whole("--random-seed", 42, 0))
+	o.StartMin = p.number("--trajectory-start-min-ratio", def(0, 0.25), 0, 1)
+	o.StartMax = p.number("--trajectory-start-max-ratio", def(1, 0.75), 0, 1)
+	o.PressureRequests = p.whole("--warmup-requests-per-lane", 10, 0)
+	if p.has("--warmup-duration") {
+		if p.has("--warmup-requests-per-lane") {
+			p.fail("--warmup-duration and --warmup-requests-per-lane are both given: pass one")
+		}
+		o.PressureNs, o.PressureRequests = p.seconds("--warmup-duration", 0), 0
+	}
+	o.TraceIdleCapNs = p.seconds("--trace-idle-gap-cap-seconds", def(0, 300))
+	o.SystemIdleCapNs = p.seconds("--system-idle-gap-cap-seconds", 10)
+	o.WarmupGraceNs = p.seconds("--warmup-grace-period", 1800)
+	o.GraceNs = p.seconds("--benchmark-grace-period", 30)
+	o.WarmupGraceFixed = true
+	o.FailedThreshold = p.number("--failed-request-threshold", 0.10, 0, 1)
+	o.MaxRequests = uint64(p.whole("--request-count", 0, 0))
+	o.MaxTrees = uint64(p.whole("--num-sessions", 0, 0))
+	o.MaxOut = int64(p.whole("--synthesis-max-osl", 0, 0))
+	o.TurnGapCapNs = p.seconds("--inter-turn-delay-cap-seconds", 0)
+	o.NoGaps, o.ThinkGaps, o.Burst = p.has("--ignore-trace-delays"), p.has("--use-think-time-only"), p.has("--burst-phase-starts")
+	o.AllowWrap = p.has("--allow-dataset-wrap")
+	salt := p.text("--cache-bust", prompt.FirstTurnPrefix.String())
+	if err := o.Salt.UnmarshalText([]byte(salt)); err != nil {
+		p.fail("--cache-bust: %v", err)
+	}
+	if s := p.text("--dataset-sampling-strategy", ""); s != "" {
+		if err := o.Sampling.UnmarshalText([]byte(s)); err != nil {
+			p.fail("--dataset-sampling-strategy: %v", err)
+		}
+	}
+	if p.has("--synthesis-max-isl") {
+		p.fail("--synthesis-max-isl would cut prompts, which Weir does not do: --max-context-length leaves out whole traces")
+	}
+	if n := p.whole("--num-profile-runs", 1, 1); n != 1 {
+		p.fail("--num-profile-runs %d: Weir does one run here; 'weir sweep' with seeds repeats a point", n)
+	}
+	p.seconds("--stats-interval", 30) // checked; the terminal shows progress all the time
+	p.opt = o
+	p.entries = p.whole("--num-dataset-entries", 0, 0)
+	p.maxContext = int64(p.whole("--max-context-length", 0, 0))
+	p.locks(salt)
+	p.target()
+	p.export()
+	if len(p.problems) > 0 {
+		return fmt.Errorf("%s", strings.Join(p.problems, "; "))
+	}
+	if len(p.violations) > 0 && !p.has("--unsafe-override") {
+		return fmt.Errorf("the scenario %s forbids: %s; pass --unsafe-override to run all the same, with submission_valid false", p.scenario, strings.Join(p.violations, "; "))
+	}
+	return nil
+}
+
+// locks are what the scenario demands of a submission.
+func (p *profile) locks(salt string) {
+	if d := p.opt.DurationNs; d < minSubmission*1e9 {
+		p.violate("--benchmark-duration is %v s, at least %d", float64(d)/1e9, minSubmission)
+	}
+	if p.opt.NoGaps {
+		p.violate("--ignore-trace-delays drops the recorded pauses")
+	}
+	if p.has("--inter-turn-delay-cap-seconds") {
+		p.violate("--inter-turn-delay-cap-seconds cuts the recorded pauses")
+	}
+	if salt != prompt.FirstTurnPrefix.String() {
+		p.violate("--cache-bust is %s, need first_turn_prefix", salt)
+	}
+	if p.opt.SystemIdleCapNs != 10e9 {
+		p.violate("--system-idle-gap-cap-seconds is %v, need 10", float64(p.opt.SystemIdleCapNs)/1e9)
+	}
+	if n := p.text("--public-dataset", ""); n != "" {
+		if a, ok := hub.Lookup(n); ok && strings.Contains(a.Repo, "no-subagents") {
+			p.violate("--public-dataset %s has no sub-agents", n)
+		}
+	}
+}
+
+// target reads where requests go and what they look like.
+func (p *profile) target() {
+	kind := p.text("--endpoint-type", "chat")
+	e, err := client.ParseEndpoint(strings.ReplaceAll(kind, "_", "-"))
+	if err != nil {
+		p.fail("--endpoint-type: %v", err)
+	} else if path := p.text("--endpoint", e.Path()); path != e.Path() && "/"+path != e.Path() {
+		p.fail("--endpoint is %s, and %s is at %s: leave it out or start the server there", path, kind, e.Path())
+	}
+	urls := p.args.values["--url"]
+	if len(urls) == 0 {
+		urls = []string{"http://localhost:8000"}
+	}
+	var clean []string
+	for _, list := range urls {
+		for u := range strings.SplitSeq(list, ",") {
+			if !strings.Contains(u, "://") {
+				u = "http://" + u
+			}
+			clean = append(clean, strings.TrimSuffix(strings.TrimRight(u, "/"), "/v1"))
+		}
+	}
+	header := http.Header{}
+	for _, h := range p.args.values["--header"] {
+		k, v, ok := strings.Cut(h, ":")
+		if !ok {
+			p.fail("--header %q: write NAME:VALUE", h)
+			continue
+		}
+		header.Add(strings.TrimSpace(k), strings.TrimSpace(v))
+	}
+	wait := time.Duration(p.seconds("--request-timeout-seconds", 6*3600))
+	if wait <= 0 {
+		p.fail("--request-timeout-seconds must be above 0")
+	}
+	p.client = client.Config{
+		URLs: clean, Endpoint: e, APIKey: p.text("--api-key", os.Getenv(keyEnv)), Header: header, Spread: client.SpreadTree,
+		SessionHeaders: slices.Clone(p.args.values["--session-header"]),
+		Timeouts:       client.Timeouts{Connect: 30 * time.Second, First: wait, Headers: wait, Stream: wait, Total: wait},
+	}
+	if p.has("--use-dynamo-conv-aware-routing") || isOn(os.Getenv("AIPERF_HTTP_X_DYNAMO_SESSION_ID_FROM_CORRELATION_ID")) {
+		p.client.SessionHeaders = append(p.client.SessionHeaders, "X-Dynamo-Session-ID")
+		p.client.ParentHeader = "X-Dynamo-Parent-Session-ID"
+	}
+	extra, ignoreEOS := p.extra()
+	p.body = prompt.Options{Models: []string{p.model}, IgnoreEOS: ignoreEOS, LegacyMaxTokens: p.has("--use-legacy-max-tokens"), Salt: p.opt.Salt, Extra: extra}
+	p.words = prompt.Default()
+	if t := p.text("--tokenizer", ""); t != "" {
+		file := t
+		if fi, err := os.Stat(t); err == nil && fi.IsDir() {
+			file = filepath.Join(t, "tokenizer.json")
+		}
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			fmt.Fprintf(p.app.Err, "weir: --tokenizer %s is no file here: the words used are one token in common tokenizers, and the server counts\n", t)
+		} else if p.words, err = prompt.FromTokenizer(file, raw); err != nil {
+			p.fail("--tokenizer: %v", err)
+		}
+	}
+}
+
+func isOn(v string) bool {
+	switch strings.ToLower(v) {
+	case "1", "true", "yes", "on":
+		return true
+	}
+	return false
+}
+
+// extra reads --extra-inputs: JSON objects or key:value.
+func (p *profile) extra() ([]byte, bool) {
+	all := map[string]json.RawMessage{}
+	for _, s := range p.args.values["--extra-inputs"] {
+		if strings.HasPrefix(strings.TrimSpace(s), "{") {
+			if err := json.Unmarshal([]byte(s), &all); err != nil {
+				p.fail("--extra-inputs %q is no JSON object: %v", s, err)
+			}
+			continue
+		}
+		k, v, ok := strings.Cut(s, ":")
+		if !ok || k == "" {
+			p.fail("--extra-inputs %q: write KEY:VALUE or a JSON object", s)
+			continue
+		}
+		raw := json.RawMessage(v)
+		if !json.Valid(raw) {
+			raw, _ = json.Marshal(v) // a string always has a form in JSON
+		}
+		all[k] = raw
+	}
+	ignore := true
+	if v, ok := all["ignore_eos"]; ok {
+		delete(all, "ignore_eos")
+		if ignore = isOn(strings.Trim(string(v), `"`)); !ignore {
+			p.violate("--extra-inputs sets ignore_eos to %s, need true", v)
+		}
+	}
+	if len(all) == 0 {
+		return nil, ignore
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		p.fail("--extra-inputs: %v", err)
+	}
+	return raw, ignore
+}
+
+// export reads what is written and scraped.
+func (p *profile) export() {
+	dir := p.text("--output-artifact-dir", "")
+	if dir == "" {
+		dir = filepath.Join("artifacts", fmt.Sprintf("%s-openai-%s-concurrency%d", strings.ReplaceAll(p.model, "/", "_"), p.text("--endpoint-type", "chat"), p.conc))
+	}
+	prefix := filepath.Base(p.text("--profile-export-prefix", ""))
+	if !p.has("--profile-export-prefix") {
+		prefix = ""
+	}
+	for _, s := range []string{".jsonl", ".json", ".csv"} {
+		prefix = strings.TrimSuffix(prefix, s)
+	}
+	level := p.text("--export-level", "records")
+	if level != "records" && level != "summary" {
+		p.fail("--export-level %q: Weir writes records or summary; what was sent is made from the corpus again", level)
+	}
+	for _, f := range p.args.values["--server-metrics-formats"] {
+		if f != "json" && f != "csv" {
+			p.fail("--server-metrics-formats %s: Weir writes json and csv; the bundle has every sample", f)
+		}
+	}
+	p.out = aiperf.Options{
+		Dir: dir, Prefix: prefix, Program: "weir-" + buildVersion(), Command: p.line, Scenario: p.scenario,
+		SliceNs: p.seconds("--slice-duration", 0), NoRecords: level == "summary", NoServer: p.has("--no-server-metrics"),
+		Input: map[string]any{"flags": p.args.values},
+	}
+	if p.has("--api-key") {
+		p.out.Input = map[string]any{}
+	}
+	if p.has("--no-server-metrics") {
+		return
+	}
+	every := 333 * time.Millisecond // AIPERF_SERVER_METRICS_COLLECTION_INTERVAL
+	if v := os.Getenv("AIPERF_SERVER_METRICS_COLLECTION_INTERVAL"); v != "" {
+		f, err := strconv.ParseFloat(v, 64)
+		if err != nil || f < 0.01 || f > 3600 {
+			p.fail("AIPERF_SERVER_METRICS_COLLECTION_INTERVAL=%q: need seconds from 0.01 to 3600", v)
+		} else {
+			every = time.Duration(f * 1e9)
+		}
+	}
+	var urls []string
+	for _, u := range append(slices.Clone(p.client.URLs), p.args.values["--server-metrics"]...) {
+		for one := range strings.SplitSeq(u, ",") {
+			if _, err := scrape.Endpoint(one); err != nil {
+				p.fail("--server-metrics: %v", err)
+			}
+			urls = append(urls, one)
+		}
+	}
+	p.metrics = &scrape.Options{URLs: urls, Every: every, TLS: p.client.TLS}
+}
+
+// corpus finds the traces, keeps those that the flags ask for, and says where they come from.
+func (p *profile) corpus(ctx context.Context) (*corpus.Corpus, error) {
+	path, from := p.text("--input-file", ""), map[string]any{"source_type": "file"}
+	name := p.text("--public-dataset", "")
+	if p.has("--hf-weka-dataset") || name == "weka_hf" {
+		name = p.text("--hf-weka-dataset", "weka_hf")
+	}
+	switch {
+	case path != "" && name != "":
+		return nil, usagef("--input-file and --public-dataset are both given: pass one")
+	case path == "" && name == "":
+		return nil, usagef("no traces: pass --public-dataset NAME ('weir corpus fetch' lists names) or --input-file PATH")
+	case name != "":
+		repo, revision := name, ""
+		if a, ok := hub.Lookup(name); ok {
+			repo, revision = a.Repo, a.Revision
+		} else if strings.Count(name, "/") != 1 {
+			return nil, usagef("--public-dataset %q is no agentic data set that Weir knows; 'weir corpus fetch' lists them", name)
+		}
+		h, err := hub.FromEnv(os.Getenv)
+		if err != nil {
+			return nil, usage(err)
+		}
+		h.Progress = progress(p.app)
+		snap, err := h.Fetch(ctx, repo, revision, wantedFile)
+		if err != nil {
+			return nil, err
+		}
+		path = snap.Dir
+		from = map[string]any{"source_type": "public", "loader": name, "hf_dataset": repo, "revision": snap.Commit}
+	default:
+		from["path"] = path
+		if t := p.text("--custom-dataset-type", ""); t != "" {
+			from["loader"] = t
+		}
+	}
+	c, err := corpus.Load(path, corpus.LoadOptions{})
+	if err != nil {
+		return nil, usage(err)
+	}
+	if p.maxContext > 0 || p.entries > 0 {
+		kept, rep, err := c.Filter(corpus.FilterOptions{MaxContext: p.maxContext, Limit: p.entries})
+		if err != nil {
+			return nil, usage(err)
+		}
+		if rep.OverContext > 0 {
+			fmt.Fprintf(p.app.Err, "weir: --max-context-length leaves out %d of %d traces\n", rep.OverContext, rep.Traces)
+		}
+		c = kept
+	}
+	from["entries"], from["fingerprint"] = len(c.Traces), c.Fingerprint
+	p.out.Dataset = from
+	p.out.Theoretical = theoretical(c)
+	return c, nil
+}
+
+// theoretical looks up the blocks that an infinite cache would have found of a turn, when the
+// trace is walked in recorded order.
+func theoretical(c *corpus.Corpus) func(trace, stream string, turn int) (int64, int64, bool) {
+	type of struct{ hit, total []int64 }
+	streams := map[string]of{}
+	for _, t := range c.Traces {
+		if t.LengthsOnly {
+			continue
+		}
+		hits := t.InfiniteHitBlocks()
+		for i := range t.Streams {
+			s := &t.Streams[i]
+			x := of{}
+			for j := range s.Turns {
+				x.hit = append(x.hit, int64(hits[i][j]))
+				x.total = append(x.total, int64(len(s.Turns[j].Blocks)))
+			}
+			streams[s.ID] = x
+		}
+	}
+	return func(_, stream string, turn int) (int64, int64, bool) {
+		x, ok := streams[stream]
+		if !ok || turn < 0 || turn >= len(x.total) || x.total[turn] == 0 {
+			return 0, 0, false
+		}
+		return x.hit[turn], x.total[turn], true
+	}
+}
+
+// run measures, writes the artifacts, and judges.
+func (p *profile) run(ctx context.Context) error {
+	c, err := p.corpus(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := replay.NewAgentic(c, p.opt); err != nil {
+		return usage(err)
+	}
+	for _, v := range p.violations {
+		fmt.Fprintf(p.app.Err, "weir: --unsafe-override: %s; submission_valid is false\n", v)
+	}
+	p.out.Violations = p.violations
+	point := &spec.Point{
+		Key: "aiperf", Name: fmt.Sprintf("%s_conc%d", p.model, p.conc), Model: p.model, Framework: "external",
+		Scenario: spec.AgenticCoding, Conc: p.conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
+		DurationNs: p.opt.DurationNs, Weir: spec.WeirFields{Seed: p.opt.Seed},
+	}
+	ex := &run.HTTP{Client: p.client, Prompt: p.body, Words: p.words, Scrape: p.metrics, ObservedGPUs: record.Unknown}
+	bundle := filepath.Join(p.out.Dir, "weir-bundle-"+time.Now().UTC().Format("20060102T150405.000"))
+	status := newStatus(p.app, "aiperf profile")
+	j := &run.Job{Point: point, Corpus: c, Replay: p.opt, Version: buildVersion(), Progress: status.show, Overrides: p.violations}
+	r, err := run.Measure(ctx, ex, j, bundle)
+	status.clear()
+	if err != nil {
+		return failure(err)
+	}
+	b, err := record.OpenBundle(bundle)
+	if err != nil {
+		return err
+	}
+	files, err := aiperf.Export(b, r, p.out)
+	if err != nil {
+		return err
+	}
+	return p.say(r, bundle, files)
+}
+
+// say prints the result. What was overridden by hand alone does not make the command fail.
+func (p *profile) say(r *result.Result, bundle string, files aiperf.Files) error {
+	only := *r
+	only.Reasons = slices.DeleteFunc(slices.Clone(r.Reasons), func(f result.Finding) bool { return f.Code == result.UnsafeOverride })
+	only.Valid = len(only.Reasons) == 0
+	err := p.app.printPoint(&only, bundle)
+	if !p.app.JSON {
+		for _, f := range files {
+			fmt.Fprintln(p.app.Out, f)
+		}
+	}
+	return err
+}

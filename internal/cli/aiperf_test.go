@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/result/inferencex"
+)
+
+// TestAIPerfProfile runs the command as InferenceX does, against the simulated server, and has
+// InferenceX's aggregate formed from the folder.
+func TestAIPerfProfile(t *testing.T) {
+	url := simServer(t, 150_000, 600_000)
+	dir := t.TempDir()
+	c, err := corpus.Generate(corpus.GenerateOptions{Seed: 5, Traces: 6, Turns: 12, FirstIn: 20000, Growth: 200, ThinkNs: 1e9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	traces := filepath.Join(dir, "traces")
+	if err := corpus.WriteWekaDir(traces, c); err != nil {
+		t.Fatal(err)
+	}
+	artifacts := filepath.Join(dir, "results", "aiperf_artifacts")
+	args := strings.Fields(`aiperf profile --scenario inferencex-agentx-mvp --endpoint /v1/chat/completions --endpoint-type chat --streaming
+		--model glm-5.2 --tokenizer some/model --concurrency 4 --benchmark-duration 3 --stats-interval 30 --random-seed 42 --failed-request-threshold 0.10
+		--trajectory-start-min-ratio 0.25 --trajectory-start-max-ratio 0.75 --warmup-requests-per-lane 1 --trace-idle-gap-cap-seconds 0.05
+		--system-idle-gap-cap-seconds 0.05 --warmup-grace-period 1800 --use-server-token-count --extra-inputs {"top_k":5} --no-gpu-telemetry
+		--tokenizer-trust-remote-code --max-context-length 1000000 --num-dataset-entries 393 --slice-duration 1.0 --unsafe-override`)
+	args = append(args, "--url", url, "--server-metrics", url+"/metrics", "--input-file", traces, "--output-artifact-dir", artifacts, "--api-key", "a-secret")
+	code, out, errOut := weir(args...)
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s\n%s", code, out, errOut)
+	}
+	for _, want := range []string{"--no-gpu-telemetry has no effect", "--tokenizer some/model is no file here", "submission_valid is false"} {
+		if !strings.Contains(errOut, want) {
+			t.Errorf("standard error lacks %q:\n%s", want, errOut)
+		}
+	}
+
+	var s struct {
+		Requests struct{ Avg float64 }             `json:"request_count"`
+		TTFT     map[string]any                    `json:"time_to_first_token"`
+		Ceiling  struct{ Avg, Sum, Count float64 } `json:"theoretical_prefix_cache_hit"`
+		Metadata struct {
+			Valid   *bool          `json:"submission_valid"`
+			Reasons []string       `json:"submission_invalid_reasons"`
+			Dataset map[string]any `json:"dataset"`
+		}
+		Start string `json:"start_time"`
+	}
+	raw := read(t, artifacts, "profile_export_aiperf.json")
+	if err := json.Unmarshal(raw, &s); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(raw), "a-secret") {
+		t.Error("the key stands in the summary")
+	}
+	if s.Metadata.Valid == nil || *s.Metadata.Valid || !slices.Equal(s.Metadata.Reasons, []string{"unsafe_override"}) {
+		t.Errorf("metadata %+v", s.Metadata)
+	}
+	if s.Metadata.Dataset["entries"] != 6.0 || s.TTFT["unit"] != "ms" || s.Ceiling.Count == 0 || s.Ceiling.Sum > s.Ceiling.Count {
+		t.Errorf("summary %+v", s)
+	}
+
+	bundles, _ := filepath.Glob(filepath.Join(artifacts, "weir-bundle-*"))
+	if len(bundles) != 1 {
+		t.Fatalf("bundles %v", bundles)
+	}
+	var r result.Result
+	if err := json.Unmarshal(read(t, bundles[0], "result.json"), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests.OK < 20 || float64(r.Requests.OK) != s.Requests.Avg {
+		t.Errorf("%d requests in the bundle, %v in the summary", r.Requests.OK, s.Requests.Avg)
+	}
+	if got := s.TTFT["p50"].(float64); math.Abs(got-1000**r.Latency.TTFT.P50) > 1e-6 {
+		t.Errorf("median TTFT is %v ms in the summary, %v s in the bundle", got, *r.Latency.TTFT.P50)
+	}
+
+	env := map[string]string{"KV_OFFLOADING": "dram", "KV_OFFLOAD_BACKEND": "hicache", "KV_OFFLOAD_BACKEND_METADATA": `{"name":"hicache"}`,
+		"FRAMEWORK": "sglang", "TP": "8", "CONC": "4", "TOTAL_CPU_DRAM_GB": "100"}
+	row, err := inferencex.Aggregate(filepath.Dir(artifacts), func(n string) (string, bool) { v, ok := env[n]; return v, ok }, inferencex.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(row.Successful) != r.Requests.OK || row.Server.Adapter != "sglang" || row.PoolTokens == nil || *row.PoolTokens != *r.Pools.DeviceTokens {
+		t.Errorf("row: %d requests, adapter %s, pool %v; bundle: %d, pool %v", row.Successful, row.Server.Adapter, row.PoolTokens, r.Requests.OK, *r.Pools.DeviceTokens)
+	}
+	for _, x := range []struct {
+		name string
+		row  *inferencex.Number
+		ours *float64
+	}{{"device", row.Server.Cache.GPU, r.Hits.Device}, {"host", row.Server.Cache.CPU, r.Hits.Host}, {"overall", row.Server.Cache.Overall, r.Hits.Total}} {
+		if x.row == nil || x.ours == nil || math.Abs(float64(*x.row)-*x.ours) > 1e-5 {
+			t.Errorf("%s hit rate is %v in the row, %v in the bundle", x.name, x.row, x.ours)
+		}
+	}
+	if row.Server.Tokens.Prompt == nil || *row.Server.Tokens.Prompt != *r.Tokens.Input {
+		t.Errorf("prompt tokens %v in the row, %d in the bundle", row.Server.Tokens.Prompt, *r.Tokens.Input)
+	}
+}
+
+func read(t *testing.T, elem ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}

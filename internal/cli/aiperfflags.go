@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// flagKind says what a flag of AIPerf's is followed by.
+type flagKind uint8
+
+const (
+	oneValue flagKind = iota
+	noValue
+	manyValues // up to the next flag; may also be repeated
+)
+
+// flagUse says what Weir does with it.
+type flagUse uint8
+
+const (
+	acted  flagUse = iota
+	inert          // known, without effect on what is measured
+	closed         // known, and it would change what is measured
+)
+
+type aiperfFlag struct {
+	kind flagKind
+	use  flagUse
+	why  string // of inert and closed
+}
+
+// aiperfAlias are other names of one flag, and short ones.
+var aiperfAlias = map[string]string{
+	"-u": "--url", "-m": "--model", "--model-names": "--model", "-H": "--header", "--artifact-dir": "--output-artifact-dir",
+	"--num-requests": "--request-count", "--num-conversations": "--num-sessions", "--conversation-num": "--num-sessions",
+	"--agentic-warmup-grace-period": "--warmup-grace-period", "--agentic-cache-warmup-duration": "--warmup-duration",
+	"--profile-export-file": "--profile-export-prefix", "--profile-export-level": "--export-level", "--stream": "--streaming",
+	"--num-prompts": "--num-dataset-entries", "--max-idle-gap-cap-seconds": "--trace-idle-gap-cap-seconds", "-v": "--verbose", "-f": "--config",
+	"--transport-type": "--transport", "--ui-type": "--ui", "--request-rate-mode": "--arrival-pattern", "--isl": "--prompt-input-tokens-mean",
+	"--osl": "--prompt-output-tokens-mean", "-b": "--batch-size", "--workers-max": "--max-workers", "--record-processors": "--record-processor-service-count",
+}
+
+// aiperfFlags are the flags of 'aiperf profile' that Weir knows (AIPerf 0.13, agentx-harness
+// 1.0.12 and the fork that InferenceX pins, 2026-10). --server-metrics is acted on although
+// AIPerf has it under two kinds.
+var aiperfFlags = func() map[string]aiperfFlag {
+	m := map[string]aiperfFlag{}
+	add := func(kind flagKind, use flagUse, why, names string) {
+		for _, n := range strings.Fields(names) {
+			m[n] = aiperfFlag{kind, use, why}
+		}
+	}
+	add(oneValue, acted, "", `--scenario --endpoint --endpoint-type --model --tokenizer --concurrency --benchmark-duration
+		--random-seed --failed-request-threshold --trajectory-start-min-ratio --trajectory-start-max-ratio --warmup-requests-per-lane
+		--trace-idle-gap-cap-seconds --system-idle-gap-cap-seconds --warmup-grace-period --warmup-duration --benchmark-grace-period
+		--max-context-length --num-dataset-entries --slice-duration --output-artifact-dir --public-dataset --input-file
+		--custom-dataset-type --hf-weka-dataset --api-key --request-timeout-seconds --request-count --num-sessions --cache-bust
+		--inter-turn-delay-cap-seconds --synthesis-max-osl --synthesis-max-isl --dataset-sampling-strategy --profile-export-prefix
+		--export-level --stats-interval --num-profile-runs`)
+	add(manyValues, acted, "", `--url --server-metrics --server-metrics-formats --extra-inputs --header --session-header`)
+	add(noValue, acted, "", `--streaming --use-server-token-count --no-server-metrics --unsafe-override --ignore-trace-delays
+		--use-think-time-only --use-legacy-max-tokens --allow-dataset-wrap --no-allow-dataset-wrap --burst-phase-starts
+		--use-dynamo-conv-aware-routing`)
+
+	add(noValue, inert, "Weir reads no tokenizer code", `--tokenizer-trust-remote-code`)
+	add(oneValue, inert, "Weir reads no tokenizer code", `--tokenizer-revision`)
+	add(noValue, inert, "Weir takes no GPU telemetry", `--no-gpu-telemetry`)
+	add(manyValues, inert, "Weir takes no GPU telemetry", `--gpu-telemetry`)
+	add(oneValue, inert, "one process sends everything", `--max-workers --record-processor-service-count --zmq-host --zmq-ipc-path --api-host --api-port`)
+	add(noValue, inert, "one process sends everything", `--zmq-dual-bind`)
+	add(oneValue, inert, "it concerns the screen", `--ui --log-level`)
+	add(noValue, inert, "it concerns the screen", `--verbose --extra-verbose --show-trace-timing`)
+	add(noValue, inert, "'weir report' draws", `--auto-plot --no-auto-plot --plot-required`)
+	add(noValue, inert, "the bundle has every instant", `--export-http-trace`)
+	add(oneValue, inert, "connections are kept as long as the server keeps them", `--connection-reuse-strategy --transport`)
+	add(oneValue, inert, "the server is asked for its models at once", `--wait-for-model-timeout --wait-for-model-interval --wait-for-model-mode`)
+	add(oneValue, inert, "the session's end is the server's to find", `--dynamo-session-timeout-seconds`)
+	add(noValue, inert, "seeds are fixed", `--set-consistent-seed --no-set-consistent-seed --vary-seed-per-trial --no-vary-seed-per-trial`)
+	add(oneValue, inert, "it concerns services that are not asked", `--mlflow-experiment --mlflow-parent-run-id --mlflow-run-name --mlflow-tracking-uri
+		--wandb-entity --wandb-project --wandb-run-name --otel-url --gen-ai-provider`)
+	add(manyValues, inert, "it concerns services that are not asked", `--mlflow-tag --mlflow-artifact-glob --wandb-tag --otel-resource-attributes`)
+
+	rate := "agentic replay has no rate; 'weir load' sends at one"
+	add(oneValue, closed, rate, `--request-rate --arrival-pattern --arrival-smoothness --vllm-burstiness --user-centric-rate --num-users
+		--request-rate-series --request-rate-ramp-duration --replay-speedup`)
+	add(noValue, closed, rate, `--fixed-schedule --no-fixed-schedule --fixed-schedule-auto-offset --open-loop-replay --no-open-loop-replay --open-loop-strict`)
+	add(oneValue, closed, rate, `--fixed-schedule-start-offset --fixed-schedule-end-offset`)
+	synthetic := "prompts are those of the traces; 'weir load' makes others"
+	add(oneValue, closed, synthetic, `--prompt-input-tokens-mean --prompt-input-tokens-stddev --prompt-input-tokens-block-size --prompt-output-tokens-mean
+		--prompt-output-tokens-stddev --output-tokens-mean --output-tokens-stddev --isl-stddev --osl-stddev --isl-min --isl-max --osl-min --osl-max
+		--isl-steps --osl-steps --isl-block-size --isl-osl-pairs --seq-dist --sequence-distribution --batch-size --session-turns-mean
+		--session-turns-stddev --session-turn-delay-mean --session-turn-delay-stddev --session-delay-ratio --shared-system-prompt-length
+		--user-context-prompt-length --num-prefix-prompts --prefix-prompt-length --prefix-prompt-pool-size --synthesis-output-len-multiplier
+		--synthesis-prefix-len-multiplier --synthesis-prefix-root-multiplier --synthesis-prompt-len-multiplier --synthesis-speedup-ratio --prompt-corpus`)
+	add(oneValue, closed, "Weir has no such phase; see 'weir replay --help'", `--prefill-concurrency --concurrency-ramp-duration
+		--prefill-concurrency-ramp-duration --warmup-request-count --num-warmup-requests --num-warmup-sessions --warmup-concurrency
+		--warmup-request-rate --warmup-arrival-pattern --trace-session-sample-ratio --request-cancellation-rate --request-cancellation-delay`)
+	add(oneValue, closed, "'weir sweep' measures several points", `--concurrency-min --concurrency-max --concurrency-steps --sweep-type --search-metric --search-recipe --search-space`)
+	add(noValue, closed, "the server's usage counts tokens, and the chat template is learned from it", `--apply-chat-template`)
+	add(noValue, closed, "answers are not kept", `--export-outputs-json`)
+	add(noValue, closed, "min_tokens is a field of --extra-inputs", `--force-min-tokens`)
+	add(oneValue, closed, "Weir's configuration is a master file; see 'weir sweep'", `--config`)
+	add(oneValue, closed, "Weir computes no such metric", `--goodput --network-latency-mean --accuracy-benchmark`)
+	add(noValue, closed, "Weir computes no such metric", `--network-latency-automatic`)
+	add(oneValue, inert, "several URLs are spread by tree", `--url-strategy`)
+	return m
+}()
+
+// aiperfArgs are the flags of a command line.
+type aiperfArgs struct {
+	values map[string][]string
+	notes  []string // what is known and without effect
+}
+
+// parseAIPerf reads flags as AIPerf's command line does.
+func parseAIPerf(args []string) (*aiperfArgs, error) {
+	a := &aiperfArgs{values: map[string][]string{}}
+	for i := 0; i < len(args); i++ {
+		name, value, has := strings.Cut(args[i], "=")
+		if !strings.HasPrefix(name, "-") || len(name) < 2 {
+			return nil, fmt.Errorf("%q is no flag", args[i])
+		}
+		given := name
+		if full, ok := aiperfAlias[name]; ok {
+			name = full
+		}
+		f, ok := aiperfFlags[name]
+		if !ok {
+			return nil, fmt.Errorf("unknown flag %s; did you mean %s?", given, nearestFlag(given))
+		}
+		if f.use == closed {
+			return nil, fmt.Errorf("%s is AIPerf's and Weir does not do it: %s", given, f.why)
+		}
+		var values []string
+		switch f.kind {
+		case noValue:
+			if has && value != "true" && value != "false" {
+				return nil, fmt.Errorf("%s takes no value, %q was given", given, value)
+			}
+			if value == "false" {
+				continue
+			}
+			values = []string{"true"}
+		case oneValue, manyValues:
+			if has {
+				values = []string{value}
+			}
+			for !has && i+1 < len(args) && (len(values) == 0 || f.kind == manyValues) && !isFlag(args[i+1]) {
+				i++
+				values = append(values, args[i])
+			}
+			if len(values) == 0 {
+				return nil, fmt.Errorf("%s needs a value", given)
+			}
+		}
+		if f.use == inert {
+			a.notes = append(a.notes, fmt.Sprintf("%s has no effect: %s", given, f.why))
+			continue
+		}
+		if f.kind == oneValue && len(a.values[name]) > 0 {
+			return nil, fmt.Errorf("%s is given twice", given)
+		}
+		a.values[name] = append(a.values[name], values...)
+	}
+	return a, nil
+}
+
+// isFlag tells a flag from a value such as a negative number.
+func isFlag(s string) bool {
+	return strings.HasPrefix(s, "--") || len(s) == 2 && s[0] == '-' && (s[1] < '0' || s[1] > '9')
+}
+
+// nearestFlag is the known flag with the fewest edits.
+func nearestFlag(given string) string {
+	best, least := "", 1<<30
+	names := []string{}
+	for n := range aiperfFlags {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		if d := edits(given, n); d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// edits is the Levenshtein distance.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

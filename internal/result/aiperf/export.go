@@ -1,0 +1,325 @@
+// Package aiperf writes a bundle as AIPerf's artifacts, under AIPerf's file names, metric names,
+// units and phases, so that what reads those reads a run of Weir: profile_export.jsonl,
+// profile_export_aiperf.json and .csv, server_metrics_export.json and .csv.
+//
+// Where AIPerf's definition differs from Weir's, the artifact follows AIPerf's (docs/aiperf.md
+// lists them); Weir's own number stands in the bundle's result.json. What nobody measured is
+// absent, as it is there.
+//
+// Sources: AIPerf 0.13 and agentx-harness 1.0.12 (metrics/types, exporters, server_metrics;
+// 2026-10).
+package aiperf
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/result"
+)
+
+// SchemaVersion of profile_export_aiperf.json.
+const SchemaVersion = "1.4"
+
+// Options say what the artifacts hold beside the records.
+type Options struct {
+	Dir    string // where the artifacts go
+	Prefix string // of the file names; empty for profile_export
+	// Program stands as aiperf_version, so that a reader sees who wrote the file.
+	Program string
+	Command string // the command line
+	// Scenario is the lock that was asked for, Violations what it would have refused.
+	Scenario   string
+	Violations []string
+	Dataset    map[string]any // metadata.dataset
+	Input      map[string]any // input_config
+	SliceNs    int64          // length of a time slice; 0 writes none
+	NoRecords  bool           // leave profile_export.jsonl out
+	NoServer   bool           // leave server_metrics_export out
+	// Theoretical says how many of a turn's blocks an infinite cache would have found when the
+	// trace is walked in recorded order; false when nobody knows.
+	Theoretical func(trace, stream string, turn int) (hit, total int64, ok bool)
+}
+
+// Files are the paths that Export wrote.
+type Files []string
+
+// Export writes the artifacts of a bundle. It removes nothing.
+func Export(b *record.Bundle, r *result.Result, o Options) (Files, error) {
+	if err := os.MkdirAll(o.Dir, 0o777); err != nil {
+		return nil, err
+	}
+	name := func(own, suffix string) string {
+		if o.Prefix != "" {
+			own = o.Prefix + suffix
+		}
+		return filepath.Join(o.Dir, own)
+	}
+	var files Files
+	s := newSummary(b.Meta, r, &o)
+	recordsPath := name("profile_export.jsonl", ".jsonl")
+	if err := records(b, s, recordsPath, o.NoRecords); err != nil {
+		return files, err
+	}
+	if !o.NoRecords {
+		files = append(files, recordsPath)
+	}
+	js, table, err := s.write()
+	if err != nil {
+		return files, err
+	}
+	for _, f := range []struct {
+		path string
+		data []byte
+	}{{name("profile_export_aiperf.json", ".json"), js}, {name("profile_export_aiperf.csv", ".csv"), table}} {
+		if err := os.WriteFile(f.path, f.data, 0o666); err != nil {
+			return files, err
+		}
+		files = append(files, f.path)
+	}
+	if o.NoServer {
+		return files, nil
+	}
+	m, err := readMetrics(b, &o)
+	if err != nil || m == nil {
+		return files, err
+	}
+	js, table, err = m.write(&o)
+	if err != nil {
+		return files, err
+	}
+	for _, f := range []struct {
+		path string
+		data []byte
+	}{{name("server_metrics_export.json", "_server_metrics.json"), js}, {name("server_metrics_export.csv", "_server_metrics.csv"), table}} {
+		if err := os.WriteFile(f.path, f.data, 0o666); err != nil {
+			return files, err
+		}
+		files = append(files, f.path)
+	}
+	return files, nil
+}
+
+// A Value is one metric of one request.
+type Value struct {
+	Value any    `json:"value"`
+	Unit  string `json:"unit"`
+}
+
+// row is one line of profile_export.jsonl.
+type row struct {
+	Metadata metadata         `json:"metadata"`
+	Metrics  map[string]Value `json:"metrics"`
+	Error    *rowError        `json:"error,omitempty"`
+}
+
+type metadata struct {
+	Session      int    `json:"session_num"`
+	RequestID    string `json:"x_request_id"`
+	Correlation  string `json:"x_correlation_id"`
+	Conversation string `json:"conversation_id"`
+	Turn         int    `json:"turn_index"`
+	StartNs      int64  `json:"request_start_ns"`
+	AckNs        *int64 `json:"request_ack_ns,omitempty"`
+	EndNs        int64  `json:"request_end_ns"`
+	Worker       string `json:"worker_id"`
+	Processor    string `json:"record_processor_id"`
+	Phase        string `json:"benchmark_phase"`
+	Cancelled    bool   `json:"was_cancelled"`
+	CancelNs     *int64 `json:"cancellation_time_ns,omitempty"`
+	IssuedNs     *int64 `json:"credit_issued_ns,omitempty"`
+	Depth        int    `json:"agent_depth"`
+	Root         string `json:"root_correlation_id"`
+}
+
+type rowError struct {
+	Code    int    `json:"code,omitempty"`
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
+// errorOf names a failure as AIPerf would.
+func errorOf(f *record.Failure) *rowError {
+	e := &rowError{Code: f.Status, Message: f.Detail}
+	switch f.Class {
+	case record.FailCancelled:
+		e.Code, e.Type = 499, "RequestCancellationError"
+	case record.FailNoTokens:
+		e.Type = "InvalidInferenceResultError"
+	case record.FailContextOverflow:
+		e.Type = "ContextOverflowError"
+	case record.FailStatus:
+		e.Type = "HTTPStatusError"
+	case record.FailTimeoutHeaders, record.FailTimeoutFirst, record.FailTimeoutStream:
+		e.Type = "TimeoutError"
+	case record.FailMalformed, record.FailStreamError:
+		e.Type = "SSEResponseError"
+	case record.FailConnect, record.FailDNS, record.FailTLS, record.FailResetBefore, record.FailResetAfter:
+		e.Type = "ConnectionError"
+	default:
+		e.Type = string(f.Class)
+	}
+	if e.Message == "" {
+		e.Message = string(f.Class)
+	}
+	return e
+}
+
+// records writes one line a request and gives every one to the summary.
+func records(b *record.Bundle, s *summary, path string, none bool) (err error) {
+	var w *bufio.Writer
+	if !none {
+		f, err := os.Create(path)
+		if err != nil {
+			return err
+		}
+		w = bufio.NewWriterSize(f, 1<<18)
+		defer func() { err = errors.Join(err, w.Flush(), f.Close()) }()
+	}
+	n := 0
+	for q, err := range b.Requests() {
+		if err != nil {
+			return err
+		}
+		if q.Times.Sent == record.Never || q.Phase == record.Calibrate {
+			continue // never went out
+		}
+		r := line(q, b.Meta.EpochWallNs, n)
+		n++
+		s.add(q, &r)
+		if w == nil {
+			continue
+		}
+		raw, err := json.Marshal(&r)
+		if err != nil {
+			return err
+		}
+		w.Write(raw)
+		if err := w.WriteByte('\n'); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func line(q *record.Request, epoch int64, n int) row {
+	at := q.Times
+	wall := func(ns int64) *int64 {
+		if ns == record.Never {
+			return nil
+		}
+		v := epoch + ns
+		return &v
+	}
+	m := metadata{
+		Session: n, RequestID: fmt.Sprintf("weir-%08d", q.Seq), Correlation: q.Tree + "/" + q.Stream, Root: q.Tree + "/" + q.Trace,
+		Conversation: q.Stream, Turn: q.Turn, StartNs: epoch + at.Sent, AckNs: wall(at.Headers), EndNs: epoch + max(at.End, at.Sent),
+		Worker: "weir", Processor: "weir", Phase: "warmup", IssuedNs: wall(at.Queued), Depth: q.Depth,
+	}
+	if q.Phase == record.Profiling {
+		m.Phase = "profiling"
+	}
+	r := row{Metadata: m, Metrics: map[string]Value{}}
+	if q.Failure != nil {
+		r.Error = errorOf(q.Failure)
+		if q.Failure.Class == record.FailCancelled {
+			r.Metadata.Cancelled, r.Metadata.CancelNs = true, wall(at.End)
+		}
+		if q.WantIn > 0 {
+			r.Metrics["error_isl"] = Value{q.WantIn, "tokens"}
+		}
+		return r
+	}
+	measure(q, r.Metrics)
+	return r
+}
+
+// measure computes the metrics of one request that succeeded.
+func measure(q *record.Request, m map[string]Value) {
+	at := q.Times
+	ms := func(tag string, ns int64) { m[tag] = Value{float64(ns) / 1e6, "ms"} }
+	tokens := func(tag string, n int64) { m[tag] = Value{n, "tokens"} }
+	const perUser = "tokens/sec/user"
+	isl, osl := q.PromptTokens, q.OutputTokens
+	if isl >= 0 {
+		tokens("input_sequence_length", isl)
+		tokens("usage_prompt_tokens", isl)
+	}
+	if osl > 0 {
+		reasoning := max(q.ReasoningTokens, 0)
+		tokens("output_sequence_length", osl)
+		tokens("usage_completion_tokens", osl)
+		tokens("output_token_count", max(osl-reasoning, 0))
+		if reasoning > 0 {
+			tokens("reasoning_token_count", reasoning)
+			tokens("usage_reasoning_tokens", reasoning)
+		}
+		if isl >= 0 {
+			tokens("usage_total_tokens", isl+osl)
+		}
+	}
+	if q.Hits.Total >= 0 {
+		tokens("usage_prompt_cache_read_tokens", q.Hits.Total)
+	}
+	if q.WantOut > 0 {
+		tokens("requested_osl", q.WantOut)
+		if osl > 0 {
+			m["osl_mismatch_diff_pct"] = Value{100 * float64(osl-q.WantOut) / float64(q.WantOut), "%"}
+		}
+	}
+	if at.Queued != record.Never {
+		ms("credit_to_start_latency", at.Sent-at.Queued)
+		ms("effective_latency", at.End-at.Queued)
+	}
+	if at.FirstToken == record.Never || at.LastToken == record.Never {
+		return
+	}
+	ttft, latency := at.FirstToken-at.Sent, at.LastToken-at.Sent
+	ms("time_to_first_token", ttft)
+	ms("request_latency", latency)
+	ms("decode_duration", latency-ttft)
+	ms("full_decode_duration", at.End-at.FirstToken)
+	if at.Headers != record.Never {
+		ms("stream_setup_latency", at.Headers-at.Sent)
+		ms("stream_prefill_latency", at.FirstToken-at.Headers)
+	}
+	if at.FirstVisible != record.Never {
+		ms("time_to_first_output_token", at.FirstVisible-at.Sent)
+	}
+	if n := len(q.Chunks); n > 1 {
+		ms("time_to_second_token", q.Chunks[1].At-q.Chunks[0].At)
+		gaps := make([]float64, n-1)
+		for i := range gaps {
+			gaps[i] = float64(q.Chunks[i+1].At-q.Chunks[i].At) / 1e6
+		}
+		m["inter_chunk_latency"] = Value{gaps, "ms"}
+	}
+	if osl >= 2 {
+		itl := float64(latency-ttft) / float64(osl-1)
+		full := float64(at.End-at.FirstToken) / float64(osl-1)
+		m["inter_token_latency"] = Value{itl / 1e6, "ms"}
+		m["full_response_inter_token_latency"] = Value{full / 1e6, "ms"}
+		if itl > 0 {
+			m["output_token_throughput_per_user"] = Value{1e9 / itl, perUser}
+		}
+		if full > 0 {
+			m["full_response_output_token_throughput_per_user"] = Value{1e9 / full, perUser}
+		}
+	}
+	if osl > 0 && latency > 0 {
+		m["e2e_output_token_throughput"] = Value{float64(osl) * 1e9 / float64(latency), perUser}
+	}
+	if isl > 0 && ttft > 0 {
+		m["prefill_throughput_per_user"] = Value{float64(isl) * 1e9 / float64(ttft), perUser}
+	}
+}
+
+// local writes an instant as AIPerf does: local time without a zone.
+func local(ns int64) string {
+	return time.Unix(0, ns).Local().Format("2006-01-02T15:04:05.000000")
+}

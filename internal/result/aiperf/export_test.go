@@ -1,0 +1,207 @@
+package aiperf
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/result"
+)
+
+const (
+	msec  = int64(1e6)
+	sec   = int64(1e9)
+	epoch = int64(1_780_000_000_000_000_000)
+)
+
+// bundle writes a small bundle: a warm-up, two successes, a failure, one that was cut, and the
+// samples of one endpoint with a restart, a birth and a failed scrape.
+func bundle(t *testing.T) (*record.Bundle, *result.Result) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "b")
+	w, err := record.CreateBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := record.NewMeta()
+	m.PointID, m.EpochWallNs, m.Window = "p", epoch, record.Window{StartNs: 10 * sec, EndNs: 20 * sec}
+	if err := w.WriteMeta(m); err != nil {
+		t.Fatal(err)
+	}
+	never := record.Never
+	req := func(seq uint64, phase record.Phase, sent, first, last, end, in, out int64) *record.Request {
+		return &record.Request{Seq: seq, Trace: "tr", Stream: "tr::sa:a", Depth: 1, Turn: int(seq), Phase: phase, Tree: "0.0", WantIn: in, WantOut: out,
+			Times:        record.Times{Intended: sent - 2*msec, Queued: sent - msec, Sent: sent, Headers: sent + msec, FirstToken: first, FirstVisible: first, LastToken: last, End: end},
+			PromptTokens: in, OutputTokens: out, ReasoningTokens: record.Unknown, Hits: record.UnknownHits}
+	}
+	failed := req(4, record.Profiling, 12*sec, never, never, 13*sec, 700, 5)
+	failed.Times.FirstVisible, failed.PromptTokens, failed.OutputTokens = never, -1, -1
+	failed.Failure = &record.Failure{Class: record.FailStatus, Status: 500, Detail: "no"}
+	cut := *failed
+	cut.Seq, cut.Failure = 5, &record.Failure{Class: record.FailCancelled}
+	cut.Times.End = 20 * sec
+	for _, q := range []*record.Request{
+		req(1, record.Primer, sec, sec+50*msec, sec+50*msec, sec+51*msec, 90, 1),
+		req(2, record.Profiling, 10*sec, 10*sec+200*msec, 10*sec+1200*msec, 10*sec+1210*msec, 100, 11),
+		req(3, record.Profiling, 11*sec, 11*sec+400*msec, 11*sec+400*msec, 11*sec+405*msec, 300, 1),
+		failed, &cut,
+	} {
+		if err := w.WriteRequest(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const src = "http://h/metrics"
+	fam := map[string]record.Family{"x_total": {Type: "counter", Help: "How many."}, "g_perc": {Type: "gauge"}, "h_seconds": {Type: "histogram"}, "s": {Type: "summary"}}
+	for _, s := range []record.Sample{
+		{At: 9 * sec, Source: src, Families: fam, Values: map[string]float64{`x_total{a="1"}`: 100, "g_perc": 0.9, "h_seconds_count": 5, "h_seconds_sum": 5,
+			`h_seconds_bucket{le="1.0"}`: 5, `h_seconds_bucket{le="+Inf"}`: 5, "s_count": 4, "process_start_time_seconds": 1, "y_created": 7}},
+		{At: 12 * sec, Source: src, Delta: true, Values: map[string]float64{`x_total{a="1"}`: 130, `x_total{a="2"}`: 7, "g_perc": 0.5, "h_seconds_count": 7,
+			"h_seconds_sum": 6, `h_seconds_bucket{le="1.0"}`: 7, `h_seconds_bucket{le="+Inf"}`: 7}},
+		{At: 14 * sec, Source: src, Error: "late"},
+		{At: 21 * sec, Source: src, Delta: true, Values: map[string]float64{`x_total{a="1"}`: 190, "g_perc": 0.7}},
+	} {
+		if err := w.WriteSample(&s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := result.Finish(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := record.OpenBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, r
+}
+
+// TestExport reads every artifact back.
+func TestExport(t *testing.T) {
+	b, r := bundle(t)
+	dir := t.TempDir()
+	files, err := Export(b, r, Options{Dir: dir, Program: "weir-test", Scenario: "agentx", Violations: []string{"short"}, SliceNs: 4 * sec,
+		Theoretical: func(_, stream string, turn int) (int64, int64, bool) { return int64(turn), 4, stream == "tr::sa:a" }})
+	if err != nil || len(files) != 5 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	raw := func(name string) []byte {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+
+	lines := strings.Split(strings.TrimSpace(string(raw("profile_export.jsonl"))), "\n")
+	if len(lines) != 5 {
+		t.Fatalf("%d records", len(lines))
+	}
+	var rows []row
+	for _, l := range lines {
+		var x row
+		if err := json.Unmarshal([]byte(l), &x); err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, x)
+	}
+	if rows[0].Metadata.Phase != "warmup" || rows[1].Metadata.Phase != "profiling" || rows[1].Metadata.Conversation != "tr::sa:a" || rows[1].Metadata.StartNs != epoch+10*sec {
+		t.Errorf("metadata %+v", rows[1].Metadata)
+	}
+	for tag, want := range map[string]float64{"time_to_first_token": 200, "request_latency": 1200, "inter_token_latency": 100, "full_response_inter_token_latency": 101,
+		"decode_duration": 1000, "output_token_throughput_per_user": 10, "input_sequence_length": 100, "output_sequence_length": 11, "credit_to_start_latency": 1, "prefill_throughput_per_user": 500} {
+		if got, ok := rows[1].Metrics[tag].Value.(float64); !ok || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s is %v, want %v", tag, rows[1].Metrics[tag], want)
+		}
+	}
+	if _, ok := rows[2].Metrics["inter_token_latency"]; ok {
+		t.Error("one token has a time between tokens")
+	}
+	if e := rows[3].Error; e == nil || e.Code != 500 || rows[3].Metadata.Cancelled {
+		t.Errorf("failure %+v", e)
+	}
+	if e := rows[4].Error; e == nil || e.Code != 499 || e.Type != "RequestCancellationError" || !rows[4].Metadata.Cancelled {
+		t.Errorf("cut %+v", e)
+	}
+
+	var s map[string]any
+	if err := json.Unmarshal(raw("profile_export_aiperf.json"), &s); err != nil {
+		t.Fatal(err)
+	}
+	at := func(tag, stat string) any { m, _ := s[tag].(map[string]any); return m[stat] }
+	for _, x := range []struct {
+		tag, stat string
+		want      float64
+	}{
+		{"request_count", "avg", 2}, {"error_request_count", "avg", 2}, {"completed_request_count", "avg", 4}, {"time_to_first_token", "p50", 300},
+		{"time_to_first_token", "std", 100}, {"time_to_first_token", "count", 2}, {"benchmark_duration", "avg", 1.4}, {"total_osl", "avg", 12},
+		{"request_throughput", "avg", 2 / 1.4}, {"theoretical_prefix_cache_hit", "sum", 5}, {"theoretical_prefix_cache_hit", "count", 8}, {"total_error_isl", "avg", 1400},
+	} {
+		if got, ok := at(x.tag, x.stat).(float64); !ok || math.Abs(got-x.want) > 1e-9 {
+			t.Errorf("%s.%s is %v, want %v", x.tag, x.stat, at(x.tag, x.stat), x.want)
+		}
+	}
+	if meta := s["metadata"].(map[string]any); meta["submission_valid"] != false || meta["submission_invalid_reasons"].([]any)[0] != "unsafe_override" {
+		t.Errorf("metadata %v", meta)
+	}
+	table := csv.NewReader(bytes.NewReader(raw("profile_export_aiperf.csv")))
+	table.FieldsPerRecord = -1
+	if all, err := table.ReadAll(); err != nil || all[0][0] != "Metric" || len(all[0]) != 15 {
+		t.Errorf("table %v, %v", all, err)
+	}
+
+	var m struct {
+		Summary map[string]any
+		Metrics map[string]struct {
+			Type, Unit, Description string
+			Series                  []struct {
+				Labels  map[string]string
+				Stats   map[string]float64
+				Buckets map[string]float64
+				Slices  []map[string]any `json:"timeslices"`
+			}
+		}
+	}
+	if err := json.Unmarshal(raw("server_metrics_export.json"), &m); err != nil {
+		t.Fatal(err)
+	}
+	x := m.Metrics["x"]
+	if x.Type != "counter" || x.Description != "How many." || len(x.Series) != 2 || x.Series[0].Stats["total"] != 90 || x.Series[1].Stats["total"] != 7 {
+		t.Errorf("counter %+v", x)
+	}
+	if got := x.Series[0].Slices; len(got) != 3 || got[0]["total"] != 30.0 || got[2]["is_complete"] != false {
+		t.Errorf("slices %v", got)
+	}
+	if g := m.Metrics["g_perc"]; g.Type != "gauge" || g.Series[0].Stats["avg"] != 0.6 || math.Abs(g.Series[0].Stats["std"]-math.Sqrt(0.02)) > 1e-9 {
+		t.Errorf("gauge %+v", g)
+	}
+	if h := m.Metrics["h_seconds"]; h.Type != "histogram" || len(h.Series) != 1 || h.Series[0].Stats["count"] != 2 || h.Series[0].Stats["sum"] != 1 || h.Series[0].Buckets["1.0"] != 2 || h.Series[0].Labels != nil {
+		t.Errorf("histogram %+v", h)
+	}
+	for _, out := range []string{"s", "s_count", "y_created", "y"} {
+		if _, ok := m.Metrics[out]; ok {
+			t.Errorf("%s is exported", out)
+		}
+	}
+}
+
+// TestExportNames: a prefix renames the files, a summary leaves the records out.
+func TestExportNames(t *testing.T) {
+	b, r := bundle(t)
+	dir := t.TempDir()
+	if _, err := Export(b, r, Options{Dir: dir, Prefix: "foo", NoRecords: true}); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := filepath.Glob(filepath.Join(dir, "*"))
+	for i := range got {
+		got[i] = filepath.Base(got[i])
+	}
+	if want := "foo.csv foo.json foo_server_metrics.csv foo_server_metrics.json"; strings.Join(got, " ") != want {
+		t.Errorf("files %v, want %s", got, want)
+	}
+}
