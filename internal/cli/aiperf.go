@@ -260,7 +260,7 @@ func (p *profile) locks(salt string) {
 		p.violate("--system-idle-gap-cap-seconds is %v, need 10", float64(p.opt.SystemIdleCapNs)/1e9)
 	}
 	if n := p.text("--public-dataset", ""); n != "" {
-		if a, ok := hub.Lookup(n); ok && strings.Contains(a.Repo, "no-subagents") {
+		if a, ok := hub.Lookup(datasetName(n)); ok && strings.Contains(a.Repo, "no-subagents") {
 			p.violate("--public-dataset %s has no sub-agents", n)
 		}
 	}
@@ -427,10 +427,18 @@ func (p *profile) export() {
 	p.metrics = &scrape.Options{URLs: urls, Every: every, TLS: p.client.TLS}
 }
 
+// datasetName takes an alias as AIPerf does, with dashes in place of underscores.
+func datasetName(s string) string {
+	if _, ok := hub.Lookup(s); !ok && !strings.Contains(s, "/") {
+		return strings.ReplaceAll(s, "-", "_")
+	}
+	return s
+}
+
 // corpus finds the traces, keeps those that the flags ask for, and says where they come from.
 func (p *profile) corpus(ctx context.Context) (*corpus.Corpus, error) {
 	path, from := p.text("--input-file", ""), map[string]any{"source_type": "file"}
-	name := p.text("--public-dataset", "")
+	name := datasetName(p.text("--public-dataset", ""))
 	if p.has("--hf-weka-dataset") || name == "weka_hf" {
 		name = p.text("--hf-weka-dataset", "weka_hf")
 	}

@@ -43,8 +43,8 @@ func documented(t *testing.T) []string {
 var long = regexp.MustCompile(`^weir (serve|sim serve|sim router)\b|--serve-clock`)
 
 // elsewhere are commands that need what a test has not: a git history with an upstream, the
-// network, a cluster. They must at least be known with all their flags.
-var elsewhere = regexp.MustCompile(`origin/main|--base-ref|corpus fetch .|sbatch|--executor slurm|--public-dataset|tokenizer\.json|\.github/|github`)
+// network, a cluster, bundles of a real engine. They must at least be known with all their flags.
+var elsewhere = regexp.MustCompile(`origin/main|--base-ref|corpus fetch .|sbatch|--executor slurm|--public-dataset|tokenizer\.json|\.github/|github|sim calibrate sweep/|--facts facts\.yaml`)
 
 // shorter makes what a guide shows fit a test: another server, less load.
 func shorter(line, url string) string {
