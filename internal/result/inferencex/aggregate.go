@@ -163,6 +163,11 @@ func serverSide(m *scraped, framework string, records []profiled, logs []string)
 // own are Weir's numbers beside the compatible ones.
 func own(m *scraped, r *Row) *Own {
 	o := &Own{}
+	for _, v := range []*Number{r.Server.Cache.Overall, r.Server.Cache.Frontend, r.Server.Cache.RouterShared} {
+		if o.OverallHitRate == nil {
+			o.OverallHitRate = v
+		}
+	}
 	var storage float64
 	for source, n := range byLabel(m.find("sglang:cached_tokens"), "cache_source") {
 		if strings.HasPrefix(source, "storage") {

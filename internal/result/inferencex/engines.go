@@ -200,11 +200,6 @@ func fillDynamo(m *scraped, s *Server) {
 	s.Cache.Frontend = numberOf(ratio(cached, input))
 	s.Cache.RouterKV = numberOf(fraction(mean(m.find("dynamo_component_router_kv_hit_rate"), average)))
 	s.Cache.RouterShared = numberOf(fraction(mean(m.find("dynamo_component_router_shared_cache_hit_rate"), average)))
-	if s.Cache.Overall == nil {
-		if s.Cache.Overall = s.Cache.Frontend; s.Cache.Overall == nil || *s.Cache.Overall == 0 {
-			s.Cache.Overall = s.Cache.RouterShared
-		}
-	}
 }
 
 func fillATOM(m *scraped, s *Server) {

@@ -216,6 +216,9 @@ type Own struct {
 	// StorageHitRate are tokens found in storage over prompt tokens; they are in the overall
 	// rate of the row and in none of its tiers.
 	StorageHitRate *Number `json:"storage_cache_hit_rate"`
+	// OverallHitRate falls back to what Dynamo's frontend, or its router, saw reused where the
+	// engines' counters are not scraped: InferenceX computes that and leaves it out of the row.
+	OverallHitRate *Number `json:"overall_cache_hit_rate"`
 	// PoolTokens counts every data-parallel rank of an endpoint once, whatever tensor-parallel
 	// ranks report it too.
 	PoolTokens *int64 `json:"kv_cache_pool_tokens"`
