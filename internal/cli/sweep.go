@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
 	"github.com/weirbench/weir/internal/store"
@@ -138,7 +139,7 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 	if err != nil {
 		return usage(err)
 	}
-	st, err := openStore(f.out)
+	st, err := a.openStore(f.out)
 	if err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 	tbl.done()
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted: %d of %d points have whole bundles in %s; the same command runs the rest",
-			sum.Complete+sum.Skipped, len(jobs), f.out)
+			bundlesIn(f.out, jobs), len(jobs), f.out)
 	}
 	if errors.Is(err, run.ErrLocked) {
 		return usage(err)
@@ -232,11 +233,34 @@ func (f *sweepFlags) executor(jobs []*run.Job) (run.Executor, int, error) {
 	return ex, runtime.NumCPU(), err
 }
 
-func openStore(dir string) (*store.Store, error) {
+// bundlesIn counts the jobs with a complete bundle, looked at in this run or not.
+func bundlesIn(dir string, jobs []*run.Job) int {
+	n := 0
+	for _, j := range jobs {
+		if _, err := os.Stat(filepath.Join(run.BundleDir(dir, j), record.CompleteFile)); err == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// openStore opens the store of a sweep. One that cannot be read is set aside: the bundles hold
+// everything that it held, and the sweep puts them in again.
+func (a *App) openStore(dir string) (*store.Store, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
 	}
-	return store.Open(filepath.Join(dir, "weir.db"))
+	path := filepath.Join(dir, "weir.db")
+	st, err := store.Open(path)
+	if err == nil {
+		return st, nil
+	}
+	aside := path + ".damaged"
+	if rmErr := errors.Join(os.RemoveAll(aside), os.Rename(path, aside)); rmErr != nil {
+		return nil, errors.Join(err, rmErr)
+	}
+	fmt.Fprintf(a.Err, "%v: set aside as %s and made again from the bundles\n", err, aside)
+	return store.Open(path)
 }
 
 // commandLine is the command as it could be typed again.

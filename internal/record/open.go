@@ -14,6 +14,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -200,6 +201,13 @@ func (b *Bundle) Verify() error {
 		return fmt.Errorf("%s: bundle is incomplete", b.Dir)
 	}
 	var errs []error
+	if b.State == Complete {
+		for _, name := range []string{PointFile, RequestsFile, MetricsFile} {
+			if !slices.ContainsFunc(b.End.Files, func(f FileSum) bool { return f.Name == name }) {
+				errs = append(errs, fmt.Errorf("%s: %s has no sum of %s", b.Dir, CompleteFile, name))
+			}
+		}
+	}
 	for _, want := range b.End.Files {
 		if want.Name != filepath.Base(want.Name) {
 			errs = append(errs, fmt.Errorf("%s: %q is not a file of a bundle", b.Dir, want.Name))

@@ -253,6 +253,10 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 		if ctx.Err() != nil {
 			return prompt.Learned{}, ctx.Err()
 		}
+		if err == nil && status == http.StatusServiceUnavailable && len(seen) == 0 {
+			return prompt.Learned{}, failf("start", "the server at %s answers 503 to the first probe: it is not ready; wait until it is (%s)",
+				h.Client.URLs[0], excerpt(raw))
+		}
 		if err == nil && status == http.StatusOK {
 			tokens = promptTokens(raw)
 		}
@@ -263,9 +267,15 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 	}
 	l, err := prompt.Learn(words, seen)
 	if err != nil {
-		return l, failf("config", "%v; name the model's tokenizer.json with --tokenizer", err)
+		return l, failf("config", "%v", err)
 	}
 	return l, nil
+}
+
+// excerpt is the beginning of an answer on one line.
+func excerpt(raw []byte) string {
+	s := strings.Join(strings.Fields(string(raw[:min(len(raw), 200)])), " ")
+	return strings.ToValidUTF8(s, "?")
 }
 
 // promptTokens reads usage.prompt_tokens or its synonyms; -1 when there is none.

@@ -24,6 +24,7 @@ const (
 	Failed   State = "failed"   // no result; Detail holds class and reason
 	Skipped  State = "skipped"  // complete from an earlier run of the same sweep
 	Stopped  State = "stopped"  // interrupted; nothing of it was kept
+	Damaged  State = "damaged"  // a bundle that was whole is not any more; Detail says why
 
 	Submitted State = "submitted" // to a scheduler; Job names the allocation
 	Waiting   State = "waiting"   // for its allocation; Detail holds the scheduler's state

@@ -132,10 +132,15 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 func (s *Sweep) one(ctx context.Context, i int, say func(Update, string), note func(int, Entry)) State {
 	j := s.Jobs[i]
 	dir := BundleDir(s.Dir, j)
-	if r, err := whole(dir); err != nil {
-		say(Update{Index: i, State: Failed, Err: err}, err.Error())
-		return Failed
-	} else if r != nil {
+	r, damage := Whole(dir, j)
+	if damage != nil {
+		if err := setAside(dir); err != nil {
+			say(Update{Index: i, State: Failed, Err: err}, err.Error())
+			return Failed
+		}
+		note(i, Entry{State: Damaged, Detail: damage.Error() + "; set aside as " + filepath.Base(dir) + damagedSuffix + " and run again"})
+	}
+	if r != nil {
 		if x, ok := remote(s.Executor, j); ok {
 			x.Settled(dir)
 		}
@@ -149,7 +154,8 @@ func (s *Sweep) one(ctx context.Context, i int, say func(Update, string), note f
 	say(Update{Index: i, State: Started}, "")
 	j.Note = func(e Entry) { note(i, e) }
 	j.Progress = func(p Progress) { say(Update{Index: i, State: Started, Progress: p}, "") }
-	r, err := s.measure(ctx, j, dir)
+	var err error
+	r, err = s.measure(ctx, j, dir)
 	switch {
 	case err == nil:
 		detail := "valid"
@@ -219,13 +225,47 @@ func Measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Resu
 	return nil, errors.Join(err, w.Fail(class, err.Error()))
 }
 
-// whole returns the result of a complete bundle, nil when there is none. A bundle whose
-// result.json is missing is derived again.
-func whole(dir string) (*result.Result, error) {
+// damagedSuffix marks a bundle that was whole once and is not any more.
+const damagedSuffix = ".damaged"
+
+// setAside renames a damaged bundle, so that its point can be run again and nothing is lost; an
+// older one of the same point gives way.
+func setAside(dir string) error {
+	if err := os.RemoveAll(dir + damagedSuffix); err != nil {
+		return err
+	}
+	return os.Rename(dir, dir+damagedSuffix)
+}
+
+// Whole returns the result of a job's complete bundle in dir, nil when there is none or one that
+// ended with FAILED. A missing result.json is derived again. An error says that something stands
+// there that is no whole bundle of this job: its files are not those that COMPLETE sums up, or it
+// is another point's.
+func Whole(dir string, j *Job) (*result.Result, error) {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a folder", dir)
+	}
 	if _, err := os.Stat(filepath.Join(dir, record.CompleteFile)); errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
+	}
+	b, err := record.OpenBundle(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Verify(); err != nil {
+		return nil, err
+	}
+	if b.Meta.PointID != j.Point.ID() {
+		return nil, fmt.Errorf("%s holds point %s, not %s", dir, b.Meta.PointID, j.Point.ID())
 	}
 	return result.DeriveDir(dir)
 }

@@ -208,3 +208,71 @@ func TestJournalSurvivesATornLine(t *testing.T) {
 		}
 	}
 }
+
+// TestDamagedBundlesRunAgain breaks whole bundles in every way that a disk or a person can; the
+// sweep sets each aside, runs its point again and ends as if nothing had happened.
+func TestDamagedBundlesRunAgain(t *testing.T) {
+	dir := t.TempDir()
+	sweep := func() (Summary, error) {
+		return (&Sweep{Dir: dir, Jobs: quickstart(t, 1), Executor: Virtual{}}).Run(t.Context())
+	}
+	if _, err := sweep(); err != nil {
+		t.Fatal(err)
+	}
+	want := bundles(t, dir)
+	id := filepath.Base(BundleDir(dir, quickstart(t, 1)[0]))
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, id, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, harm := range map[string]func(){
+		"point.json of nothing":    func() { write(record.PointFile, "{}") },
+		"point.json that is gone":  func() { os.Remove(filepath.Join(dir, id, record.PointFile)) },
+		"requests cut short":       func() { os.Truncate(filepath.Join(dir, id, record.RequestsFile), 1000) },
+		"an empty COMPLETE":        func() { write(record.CompleteFile, "") },
+		"sums of other files":      func() { write(record.CompleteFile, `{"files":[]}`) },
+		"metrics with a byte more": func() { write(record.MetricsFile, string(read(t, dir, id, record.MetricsFile))+"x") },
+		"a file in the folder's place": func() {
+			os.RemoveAll(filepath.Join(dir, id))
+			os.WriteFile(filepath.Join(dir, id), nil, 0o666)
+		},
+		"another point's bundle": func() {
+			for other := range want {
+				if other != id {
+					os.RemoveAll(filepath.Join(dir, id))
+					if err := os.CopyFS(filepath.Join(dir, id), os.DirFS(filepath.Join(dir, other))); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		},
+	} {
+		harm()
+		sum, err := sweep()
+		if err != nil || sum.Complete != 1 || sum.Skipped != 1 {
+			t.Errorf("%s: %+v, %v: want one point run again", name, sum, err)
+		}
+		os.RemoveAll(filepath.Join(dir, id+damagedSuffix))
+		if got := bundles(t, dir); got[id] != want[id] || len(got) != len(want) {
+			t.Errorf("%s: the bundle is not what it was", name)
+		}
+	}
+	write(record.ResultFile, "garbage") // derived again, no harm
+	if sum, err := sweep(); err != nil || sum.Skipped != 2 {
+		t.Errorf("a garbled result: %+v, %v", sum, err)
+	}
+	entries, err := ReadJournal(filepath.Join(dir, JournalFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := 0
+	for _, e := range entries {
+		if e.State == Damaged {
+			damaged++
+		}
+	}
+	if damaged != 8 {
+		t.Errorf("the journal tells of %d damaged bundles, want 8", damaged)
+	}
+}
