@@ -14,7 +14,7 @@ const sampleEvery = 5e9
 // sampled is the simulated engine with its gauges written down at fixed instants of virtual
 // time, under SGLang's names, as a scrape of a real engine would.
 type sampled struct {
-	*sim.Engine
+	simTarget
 	next  int64 // instant of the next sample
 	write func(*record.Sample)
 }
@@ -22,25 +22,31 @@ type sampled struct {
 // Send implements replay.Target. What was due before the request comes without it.
 func (s *sampled) Send(q replay.Request) {
 	s.until(q.Queued - 1)
-	s.Engine.Send(q)
+	s.simTarget.Send(q)
 }
 
 // Advance implements replay.VirtualTarget.
 func (s *sampled) Advance(t int64) {
 	s.until(t - 1)
-	s.Engine.Advance(t)
+	s.simTarget.Advance(t)
 }
 
 // until writes the samples that are due up to t. Nothing happens in the engine between two of
 // its events, so its state now is its state then.
 func (s *sampled) until(t int64) {
 	for s.next <= t {
-		s.write(gauges(s.next, s.Core().Stats()))
+		for i, ranks := range s.Stats() {
+			source := "sim"
+			if i > 0 {
+				source = fmt.Sprintf("sim/%d", i)
+			}
+			s.write(gauges(s.next, source, ranks))
+		}
 		s.next += sampleEvery
 	}
 }
 
-func gauges(at int64, ranks []sim.Stats) *record.Sample {
+func gauges(at int64, source string, ranks []sim.Stats) *record.Sample {
 	v := map[string]float64{}
 	for i, r := range ranks {
 		label := ""
@@ -60,5 +66,5 @@ func gauges(at int64, ranks []sim.Stats) *record.Sample {
 			v["sglang:hicache_host_total_tokens"+label] = float64(r.HostTokens)
 		}
 	}
-	return &record.Sample{At: at, Source: "sim", Values: v}
+	return &record.Sample{At: at, Source: source, Values: v}
 }

@@ -1,9 +1,12 @@
 package run
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/spec"
 )
@@ -42,5 +45,38 @@ func TestSimConfigFollowsTheEngine(t *testing.T) {
 	}
 	if _, err := SimConfig(&p, v, nil); err == nil || !strings.Contains(err.Error(), "lpm") {
 		t.Errorf("vllm with lpm: %v", err)
+	}
+}
+
+// TestDisaggregatedPoint runs a multi-node point in virtual time: two prefill workers, one decode
+// worker, and the hits that the prefill side finds.
+func TestDisaggregatedPoint(t *testing.T) {
+	worker := func(n int) *spec.Worker {
+		return &spec.Worker{Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1}, Workers: n}
+	}
+	p := &spec.Point{
+		Key: "pd", Name: "pd", Model: "nvidia/GLM-5.2-NVFP4", ModelPrefix: "glm5.2", Precision: "fp4", Framework: "sglang", Runner: "cluster:b200-dgxc",
+		Scenario: spec.AgenticCoding, Conc: 4, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, Multinode: true, Disagg: true,
+		Prefill: worker(2), Decode: worker(1), DurationNs: int64(5 * time.Minute),
+		Weir: spec.WeirFields{Seed: 5, KVDType: "fp8", MemFractionPPM: 830_000, Recipe: SimRecipe},
+	}
+	v, err := plan.Compute(p, plan.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := corpus.Generate(corpus.GenerateOptions{Seed: 11, Traces: 6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &Job{Point: p, Verdict: v, Corpus: c, Replay: ReplayOptions(p), Version: "test"}
+	r, err := Measure(t.Context(), Virtual{}, j, filepath.Join(t.TempDir(), "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Valid || r.Requests.OK < 20 || r.Hits.Total == nil || *r.Hits.Total < *r.Hits.Ceiling-0.02 {
+		t.Errorf("valid %v %v, %d requests, hit rate %v, ceiling %v", r.Valid, r.Reasons, r.Requests.OK, show(r.Hits.Total), show(r.Hits.Ceiling))
+	}
+	if r.GPUs.Prefill != 16 || r.GPUs.Decode != 8 {
+		t.Errorf("GPUs %+v: two prefill workers and one decode worker of eight", r.GPUs)
 	}
 }

@@ -34,11 +34,7 @@ const progressEvery = 256
 
 // Measure implements Executor.
 func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) error {
-	cfg, err := SimConfig(j.Point, j.Verdict, v.Facts)
-	if err != nil {
-		return failf("config", "%v", err)
-	}
-	eng, err := sim.New(cfg)
+	eng, cfg, err := simulated(j.Point, j.Verdict, v.Facts)
 	if err != nil {
 		return failf("config", "%v", err)
 	}
@@ -64,7 +60,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	var writeErr error
 	ended := 0
 	meter := j.meter()
-	target := &sampled{Engine: eng, write: func(smp *record.Sample) {
+	target := &sampled{simTarget: eng, write: func(smp *record.Sample) {
 		if writeErr == nil {
 			writeErr = w.WriteSample(smp)
 		}
@@ -113,19 +109,24 @@ func finish(m *record.Meta, s *replay.Scheduler, duration int64) {
 	}
 }
 
-// SimConfig is the simulated engine of a planned point. A field of the point that the simulator
-// does not act on is refused.
+// SimConfig is the simulated engine of a planned single-node point. A field of the point that
+// the simulator does not act on is refused.
 func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, error) {
+	if v == nil || v.Serving() == nil {
+		return sim.Config{}, fmt.Errorf("point %s has no plan: the simulator takes its pools from it", p.Name)
+	}
+	if p.Unified == nil {
+		return sim.Config{}, fmt.Errorf("point %s is multi-node: one simulated engine is not all of it", p.Name)
+	}
+	return roleConfig(p, v, v.Serving(), *p.Unified, set)
+}
+
+// roleConfig is the simulated engine of one worker of a role.
+func roleConfig(p *spec.Point, v *plan.Verdict, r *plan.Role, par spec.Parallel, set *facts.Set) (sim.Config, error) {
 	if set == nil {
 		set = facts.Embedded()
 	}
 	var c sim.Config
-	if v == nil || v.Serving() == nil {
-		return c, fmt.Errorf("point %s has no plan: the simulator takes its pools from it", p.Name)
-	}
-	if p.Unified == nil {
-		return c, fmt.Errorf("point %s is multi-node: the virtual executor runs one engine; use 'weir sim serve' with roles", p.Name)
-	}
 	if p.Scenario != spec.AgenticCoding && p.Scenario != spec.FixedSeqLen {
 		return c, fmt.Errorf("point %s has scenario %s: the virtual executor knows %s and %s", p.Name, p.Scenario, spec.AgenticCoding, spec.FixedSeqLen)
 	}
@@ -137,9 +138,8 @@ func SimConfig(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.Config, erro
 	if err != nil {
 		return c, err
 	}
-	r := v.Serving()
 	c = sim.Config{
-		Model: model, GPU: gpu, Parallel: *p.Unified,
+		Model: model, GPU: gpu, Parallel: par,
 		WeightPrecision: p.Precision, KVDType: r.KVDType, KVBytesPerToken: r.BytesPerToken,
 		DeviceTokens: r.Device.Tokens, PageSize: r.PageSize, ContextLen: p.MaxModelLen,
 		ModelName: p.Model, SchedulePolicy: cmp.Or(p.Weir.SchedulePolicy, "fcfs"),

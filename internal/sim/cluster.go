@@ -105,6 +105,15 @@ func NewCluster(c ClusterConfig) (*Cluster, error) {
 // Cores are the engines, workers first.
 func (k *Cluster) Cores() []*Core { return k.cores }
 
+// Stats are the counts of the ranks of every engine, workers first.
+func (k *Cluster) Stats() [][]Stats {
+	out := make([][]Stats, len(k.cores))
+	for i, c := range k.cores {
+		out[i] = c.Stats()
+	}
+	return out
+}
+
 // Start implements replay.Target.
 func (k *Cluster) Start(sink func(*record.Request)) { k.sink = sink }
 

@@ -34,6 +34,9 @@ func New(c Config) (*Engine, error) {
 // Core is the engine behind the target.
 func (e *Engine) Core() *Core { return e.core }
 
+// Stats are the counts of its ranks, as those of the first of one engine.
+func (e *Engine) Stats() [][]Stats { return [][]Stats{e.core.Stats()} }
+
 // Start implements replay.Target.
 func (e *Engine) Start(sink func(*record.Request)) { e.sink = sink }
 
