@@ -355,6 +355,7 @@ func (a *answer) seal() {
 	r.OutputTokens = a.use.outputTokens()
 	r.ReasoningTokens = a.use.reasoning.value()
 	r.Hits = a.use.hits()
+	r.BadCount = a.use.refused
 	r.Failure = a.failure
 	r.Frames, r.TextBytes = a.frames, a.bytes
 }

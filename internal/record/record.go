@@ -102,6 +102,10 @@ type Request struct {
 	ReasoningTokens int64 `json:"reasoning_tokens"` // part of OutputTokens, else Unknown
 	Hits            Hits  `json:"hits"`
 
+	// BadCount is the first count of the server's usage that is no count of tokens (negative, a
+	// fraction, text, above MaxTokens), as "name value"; such a count is Unknown above.
+	BadCount string `json:"bad_count,omitempty"`
+
 	// CeilingTokens are the prompt tokens that an infinite cache, clean at the start of
 	// the run, would have found, by block identity, at the moment of dispatch.
 	CeilingTokens int64 `json:"ceiling_tokens"`
@@ -124,6 +128,9 @@ type Request struct {
 	Failure *Failure `json:"failure,omitempty"` // nil when the request succeeded
 	Resent  bool     `json:"resent,omitempty"`  // sent again once on a closed idle connection
 }
+
+// MaxTokens bounds a count of tokens of one request that is believed.
+const MaxTokens = 1 << 40
 
 // usageSlack are output tokens without text of their own that a usage may count: the end of
 // the sequence, marks around reasoning and tool calls.

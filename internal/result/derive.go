@@ -139,20 +139,14 @@ func pools(m *record.Meta) Pools {
 	}
 }
 
-// maxTokens bounds a count of tokens that is believed.
-const maxTokens = 1 << 40
-
-// check refuses a record whose instants run backwards or whose counts are none.
+// check refuses a record whose instants run backwards or whose own counts are none. Counts that
+// the server gave are not its matter: see believable.
 func check(q *record.Request) error {
 	for _, c := range []struct {
 		name string
 		n    int64
-	}{
-		{"prompt_tokens", q.PromptTokens}, {"output_tokens", q.OutputTokens}, {"reasoning_tokens", q.ReasoningTokens}, {"want_in", q.WantIn},
-		{"want_out", q.WantOut}, {"ceiling_tokens", q.CeilingTokens}, {"hits.device", q.Hits.Device}, {"hits.host", q.Hits.Host},
-		{"hits.storage", q.Hits.Storage}, {"hits.total", q.Hits.Total},
-	} {
-		if c.n < record.Unknown || c.n > maxTokens {
+	}{{"want_in", q.WantIn}, {"want_out", q.WantOut}, {"ceiling_tokens", q.CeilingTokens}} {
+		if c.n < record.Unknown || c.n > record.MaxTokens {
 			return fmt.Errorf("%s is %d, which is no count of tokens", c.name, c.n)
 		}
 	}
@@ -193,15 +187,17 @@ type tally struct {
 	isl, osl               []float64
 
 	input, output, reasoning, fresh count
-	wantIn, usageIn                 int64 // of requests whose prompt the server counted
+	wantIn, usageIn, wantOf         int64 // of wantOf requests whose prompt the server counted
 	ceiling, ceilingOf              int64
 	hit                             hits
+	belief                          belief
 	e2eNs, e2eOut                   int64
 	outputAsked, outputOff          int64 // answers with a known length, and those that missed it
 
 	firstSent, lastEnd, lastContent int64
 	window                          flowSum
-	primerFailed                    string
+	failures, primerFailures        failures
+	primers                         int64 // of root streams
 	jobs                            jobs
 	cl                              clusters
 }
@@ -249,10 +245,14 @@ func (t *tally) add(q *record.Request) {
 	if q.Phase != record.Profiling {
 		t.jobs.warmup(q)
 		t.req.Warmup++
+		root := q.Phase == record.Primer && q.Depth == 0 && !cut
+		if root {
+			t.primers++
+		}
 		if failed && !cut {
 			t.req.WarmupBad++
-			if q.Phase == record.Primer && q.Depth == 0 && t.primerFailed == "" {
-				t.primerFailed = fmt.Sprintf("the primer of trace %s on lane %d failed: %s", q.Trace, q.Lane, q.Failure.Class)
+			if root {
+				t.primerFailures.add(q)
 			}
 		}
 		return
@@ -270,6 +270,7 @@ func (t *tally) add(q *record.Request) {
 	case failed:
 		t.req.Failed++
 		t.req.ByClass[string(q.Failure.Class)]++
+		t.failures.add(q)
 		if q.Failure.Class == record.FailContextOverflow {
 			t.req.Overflow++
 		}
@@ -280,6 +281,7 @@ func (t *tally) add(q *record.Request) {
 }
 
 func (t *tally) success(q *record.Request) {
+	q = t.belief.of(q)
 	at := q.Times
 	if t.firstSent == record.Never || at.Sent < t.firstSent {
 		t.firstSent = at.Sent
@@ -298,6 +300,7 @@ func (t *tally) success(q *record.Request) {
 	if q.PromptTokens >= 0 {
 		t.isl = append(t.isl, float64(q.PromptTokens))
 		if q.WantIn > 0 {
+			t.wantOf++
 			t.wantIn += q.WantIn
 			t.usageIn += q.PromptTokens
 		}
@@ -417,9 +420,7 @@ func (t *tally) fill(r *Result) {
 		sum := *f + *o
 		r.Tokens.Fresh = &sum
 	}
-	if t.wantIn > 0 {
-		r.Tokens.Drift = ratio(float64(t.usageIn-t.wantIn), float64(t.wantIn))
-	}
+	r.Tokens.Drift = t.drift()
 
 	r.Latency = Latency{
 		TTFT: dist(t.ttft, ns), FirstVisible: dist(t.visible, ns), E2EL: dist(t.e2el, ns),
@@ -439,6 +440,7 @@ func (t *tally) fill(r *Result) {
 	t.throughput(r, edge, planned)
 
 	r.Hits = t.hit.rates()
+	r.Hits.Exceeding = t.belief.excess.n
 	r.Hits.Ceiling = ratio(float64(t.ceiling), float64(t.ceilingOf))
 	r.Hits.LRUDevice, r.Hits.LRUHost = m.LRUDevice, m.LRUHost
 	t.cl.intervals(r, m.Window)

@@ -232,6 +232,20 @@ func TestReasons(t *testing.T) {
 			return qs
 		}},
 		{GPUMismatch, func(m *record.Meta) []*record.Request { m.ObservedGPUs = 4; return steady(100, m) }},
+		{UsageMissing, func(m *record.Meta) []*record.Request {
+			qs := steady(100, m)
+			for _, q := range qs {
+				q.OutputTokens = record.Unknown
+			}
+			return qs
+		}},
+		{UsageImplausible, func(m *record.Meta) []*record.Request {
+			qs := steady(100, m)
+			for _, q := range qs {
+				q.PromptTokens, q.Hits, q.WantIn = 10, record.Hits{Device: 0, Host: 0, Storage: 0, Total: 5}, 20000
+			}
+			return qs
+		}},
 		{Stalled, func(m *record.Meta) []*record.Request { m.Stalled = "no token for 600 s"; return steady(100, m) }},
 		{UnsafeOverride, func(m *record.Meta) []*record.Request { m.UnsafeOverrides = []string{"--x"}; return steady(100, m) }},
 	} {
@@ -298,8 +312,8 @@ func TestUnknownStaysUnknown(t *testing.T) {
 		}
 	}
 	want(t, "ttft", r.Latency.TTFT.P90, 0.2)
-	if len(r.Warnings) == 0 || r.Warnings[0].Code != UsageMissing {
-		t.Errorf("warnings: %v", r.Warnings)
+	if r.Valid || len(r.Reasons) != 1 || r.Reasons[0].Code != UsageMissing {
+		t.Errorf("reasons: %v", r.Reasons)
 	}
 }
 

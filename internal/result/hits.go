@@ -8,7 +8,7 @@ import "github.com/weirbench/weir/internal/record"
 type hits struct {
 	device, host, storage, splitOf int64 // requests with a split
 	total, totalOf                 int64 // requests with a total
-	n, excess                      int64
+	n                              int64
 }
 
 // total is the hit of q over all tiers, Unknown when it was not reported.
@@ -41,9 +41,6 @@ func (h *hits) add(q *record.Request) int64 {
 	h.n++
 	h.total += sum
 	h.totalOf += q.PromptTokens
-	if sum > q.PromptTokens {
-		h.excess++
-	}
 	if q.Hits.Device >= 0 {
 		h.device += q.Hits.Device
 		h.host += max(q.Hits.Host, 0)

@@ -166,7 +166,11 @@ type Throughput struct {
 
 // Hits are shares of prompt tokens by the tier in which their prefix was found.
 type Hits struct {
-	N       int64    `json:"n"` // requests that reported
+	N int64 `json:"n"` // requests that reported
+	// Exceeding are requests that reported more cached tokens than their prompt had; they are in
+	// no rate.
+	Exceeding int64 `json:"exceeding,omitempty"`
+
 	Device  *float64 `json:"device"`
 	Host    *float64 `json:"host"`
 	Storage *float64 `json:"storage"`

@@ -193,6 +193,9 @@ func (g *gauges) fallBack(r *Result) {
 		if n == nil {
 			return nil
 		}
+		if float64(*n) > of {
+			return nil // more hit than was asked for
+		}
 		return ratio(float64(*n), of)
 	}
 	if h.Device == nil && h.Host == nil && h.Storage == nil {

@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weirbench/weir/internal/record"
 )
@@ -23,11 +24,14 @@ const (
 	Stalled        Code = "stalled"            // no token from any request for too long
 	UnsafeOverride Code = "unsafe-override"    // a rule was switched off by hand
 	RunFailed      Code = "run-failed"         // the bundle ends with FAILED
+
+	// These two are warnings while they concern a few requests.
+	UsageMissing     Code = "usage-missing"     // no answer came with a count of output tokens
+	UsageImplausible Code = "usage-implausible" // the server's counts cannot be true
 )
 
 // Codes of warnings, which do not make a result invalid.
 const (
-	UsageMissing    Code = "usage-missing"    // some requests came without token counts
 	PromptDrift     Code = "prompt-drift"     // the server counted other prompts than the trace recorded
 	OffloadMismatch Code = "offload-mismatch" // the host tier served hits though offload is declared off
 	HitsExceed      Code = "hits-exceed"      // more tokens hit than the prompt had
@@ -47,7 +51,10 @@ const (
 	ClientLimit     = 0.05  // share of the median TTFT or ITL that the client's error may reach
 	clientFloorNs   = 1e6   // a send lag below this never binds
 	inertGap        = 0.05  // share of prompt tokens that the device tier missed though they were cacheable
-	driftLimit      = 0.01
+	driftLimit      = 0.01  // from here on drift is a warning
+	driftReason     = 0.05  // and from here on a reason
+	templateTokens  = 32    // prompt tokens that a chat template may add to what the trace recorded
+	exceedLimit     = 0.01  // share of requests that may report more hits than they had prompt
 	outputLimit     = 0.01
 	ceilingHeadroom = 0.005
 )
@@ -67,8 +74,8 @@ func judge(r *Result, b *record.Bundle, t *tally) {
 	if b.State == record.Failed {
 		bad(RunFailed, "%s: %s", b.End.Class, b.End.Reason)
 	}
-	if t.primerFailed != "" {
-		bad(RootWarmup, "%s", t.primerFailed)
+	if e := t.primerFailures.earliest(); e != nil {
+		bad(RootWarmup, "%d of %d root primers failed, first that of trace %s on lane %d%s", t.primerFailures.total(), t.primers, e.trace, e.lane, t.primerFailures.most())
 	}
 	limit := ErrorRateLimit
 	if m.ErrorRateLimit != nil {
@@ -76,15 +83,16 @@ func judge(r *Result, b *record.Bundle, t *tally) {
 	}
 	if n := t.req.OK + t.req.Failed; n > 0 {
 		if rate := *t.req.ErrorRate; rate > limit {
-			bad(ErrorRate, "%d of %d requests failed: %.2f %%, limit %.2f %%", t.req.Failed, n, 100*rate, 100*limit)
+			bad(ErrorRate, "%d of %d requests failed: %.2f %%, limit %.2f %%%s", t.req.Failed, n, 100*rate, 100*limit, t.failures.most())
 		}
 		if rate := float64(t.req.Overflow) / float64(n); rate > OverflowLimit {
-			bad(Overflow, "%d of %d prompts were too long for the server: %.2f %%, limit %.2f %%", t.req.Overflow, n, 100*rate, 100*OverflowLimit)
+			bad(Overflow, "%d of %d prompts were too long for the server: %.2f %%, limit %.2f %%; %s", t.req.Overflow, n, 100*rate, 100*OverflowLimit, t.failures.example(record.FailContextOverflow))
 		}
 	}
 	if t.req.OK == 0 || t.output.n > 0 && t.output.sum == 0 {
-		bad(NoOutput, "%d requests succeeded and %d output tokens were counted", t.req.OK, t.output.sum)
+		bad(NoOutput, "%d requests succeeded and %d output tokens were counted%s", t.req.OK, t.output.sum, t.failures.most())
 	}
+	t.implausible(bad)
 	if r.Window.PlannedS != nil && float64(m.Window.EndNs-m.Window.StartNs) >= CoverageFromNs {
 		if c := r.Window.Coverage; c == nil || *c < CoverageLimit {
 			share := 0.0
@@ -149,7 +157,7 @@ func inert(r *Result, bad func(Code, string, ...any)) {
 	if r.Point.Offload.Mode == "" || r.Point.Offload.Mode == "none" || h.Host == nil || h.Device == nil || h.Ceiling == nil {
 		return
 	}
-	if gap := *h.Ceiling - *h.Device; *h.Host == 0 && *h.Storage == 0 && gap > inertGap {
+	if gap := *h.Ceiling - *h.Device; *h.Host == 0 && (h.Storage == nil || *h.Storage == 0) && gap > inertGap {
 		bad(OffloadInert, "offload is %s and the host tier served no hit, though the device tier found %.1f %% of the prompt tokens and %.1f %% were cacheable",
 			r.Point.Offload.Mode, 100**h.Device, 100**h.Ceiling)
 	}
@@ -163,18 +171,16 @@ func warn(r *Result, m *record.Meta, t *tally) {
 	note := func(c Code, format string, a ...any) {
 		r.Warnings = append(r.Warnings, Finding{c, fmt.Sprintf(format, a...)})
 	}
-	if n := max(t.input.missing, t.output.missing); n > 0 {
-		note(UsageMissing, "%d of %d requests came without token counts", n, t.req.OK)
-	}
-	if d := r.Tokens.Drift; d != nil && (*d > driftLimit || *d < -driftLimit) {
-		note(PromptDrift, "the server counted %+.2f %% prompt tokens against the trace", 100**d)
-	}
+	usage(r, t, note)
 	h := r.Hits
 	if r.Point.Offload.Mode == "none" && r.Point.Framework != external && h.Host != nil && *h.Host > 0 {
 		note(OffloadMismatch, "offload is declared none and the host tier served %.1f %% of the prompt tokens", 100**h.Host)
 	}
-	if t.hit.excess > 0 {
-		note(HitsExceed, "%d requests report more cached tokens than prompt tokens", t.hit.excess)
+	if e := &t.belief.excess; e.n > 0 {
+		note(HitsExceed, "%d requests report more cached tokens than prompt tokens and are in no hit rate%s", e.n, e.example())
+	}
+	if c := r.Server.Counters; c != nil && c.HitPrompt != nil && c.Hit != nil && *c.Hit > *c.HitPrompt {
+		note(HitsExceed, "the server's counters have %d hits in %d prompt tokens; no hit rate is taken from them", *c.Hit, *c.HitPrompt)
 	}
 	if h.Total != nil && h.Ceiling != nil && *h.Total > *h.Ceiling+ceilingHeadroom {
 		note(AboveCeiling, "%.2f %% of the prompt tokens hit, an infinite cache that was clean at the start gives %.2f %%", 100**h.Total, 100**h.Ceiling)
@@ -185,12 +191,46 @@ func warn(r *Result, m *record.Meta, t *tally) {
 				100**c, float64(planned)/ns, CoverageFromNs/ns, 100*CoverageLimit)
 		}
 	}
-	if t.req.OK > 0 && r.Latency.E2EPerToken.N < Floors.P90 {
-		note(FewSamples, "%d samples: p90 needs %d, p99 needs %d", r.Latency.E2EPerToken.N, Floors.P90, Floors.P99)
+	if few := thin(r); t.req.OK > 0 && few != "" {
+		note(FewSamples, "%s: p90 needs %d, p99 needs %d", few, Floors.P90, Floors.P99)
 	}
 	if t.outputAsked > 0 {
 		if share := float64(t.outputOff) / float64(t.outputAsked); share > outputLimit {
 			note(OutputMismatch, "%d of %d answers have another length than was asked for", t.outputOff, t.outputAsked)
 		}
 	}
+}
+
+// usage warns of counts that the server did not give or that were not believed.
+func usage(r *Result, t *tally, note func(Code, string, ...any)) {
+	if n := max(t.input.missing, t.output.missing); n > 0 {
+		note(UsageMissing, "of %d answers %d came without a count of prompt tokens and %d without one of output tokens", t.req.OK, t.input.missing, t.output.missing)
+	}
+	if o := &t.belief.refused; o.n > 0 {
+		note(UsageImplausible, "%d of %d answers came with a count that is none, which is left out%s", o.n, t.req.OK, o.example())
+	}
+	if o := &t.belief.doubted; o.n > 0 {
+		note(UsageImplausible, "%d of %d answers came with a count of output tokens that does not fit their text%s", o.n, t.req.OK, o.example())
+	}
+	if d := r.Tokens.Drift; d != nil && (*d > driftLimit || *d < -driftLimit) && !t.drifted(*d) {
+		note(PromptDrift, "the server counted %+.2f %% prompt tokens against the trace", 100**d)
+	}
+}
+
+// thin names the times that have too few samples for a p90, each with how many it has.
+func thin(r *Result) string {
+	l := &r.Latency
+	var names []string
+	for _, s := range []struct {
+		name string
+		n    int64
+	}{{"ttft_s", l.TTFT.N}, {"e2el_s", l.E2EL.N}, {"itl_s", l.ITL.N}, {"e2el_per_output_token_s", l.E2EPerToken.N}} {
+		if s.n < Floors.P90 {
+			names = append(names, fmt.Sprintf("%s has %d", s.name, s.n))
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return strings.Join(names, ", ") + " samples"
 }
