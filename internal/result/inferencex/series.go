@@ -63,7 +63,7 @@ func readScraped(path string) (*scraped, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if err := m.read(json.NewDecoder(&finite{r: bufio.NewReaderSize(f, 1<<20)})); err != nil {
+	if err := m.read(json.NewDecoder(&finite{r: bufio.NewReaderSize(newUnsliced(f), 1<<20)})); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil
