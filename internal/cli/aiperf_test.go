@@ -115,3 +115,42 @@ func read(t *testing.T, elem ...string) []byte {
 	}
 	return b
 }
+
+// TestScrape watches the simulated server while requests run: the sources add up to the prompt.
+func TestScrape(t *testing.T) {
+	url := simServer(t, 120_000, 400_000)
+	done := make(chan int, 1)
+	go func() {
+		code, _, _ := weir("load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "200000", "--isl", "8192", "--osl", "1", "-c", "4", "-o", filepath.Join(t.TempDir(), "b"))
+		done <- code
+	}()
+	code, out, errOut := weir("scrape", "--every", "200ms", "--for", "3s", "--json", url)
+	<-done
+	if code != 0 {
+		t.Fatalf("exit code %d\n%s", code, errOut)
+	}
+	prompt, parts := 0.0, 0.0
+	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+		var p period
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		if p.DeviceKV == nil || p.Running == nil || p.HostKV == nil {
+			t.Fatalf("period %+v", p)
+		}
+		for _, v := range []*float64{p.Device, p.Host, p.Storage, p.Computed} {
+			if v != nil {
+				parts += *v
+			}
+		}
+		if p.Prompt != nil {
+			prompt += *p.Prompt
+		}
+	}
+	if prompt <= 0 || math.Abs(parts-prompt) > 1e-6*prompt {
+		t.Errorf("%v prompt tokens per second, the sources add up to %v", prompt, parts)
+	}
+	if code, out, _ := weir("scrape", "--every", "100ms", "--for", "250ms", url); code != 0 || !strings.Contains(out, "prompt/s") {
+		t.Errorf("exit code %d, %s", code, out)
+	}
+}

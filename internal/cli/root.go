@@ -50,6 +50,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newDeriveCmd(app),
 		newAIPerfCmd(app),
 		newAggregateCmd(app),
+		newScrapeCmd(app),
 		newReportCmd(app),
 		newChartCmd(app),
 		newResultsCmd(app),

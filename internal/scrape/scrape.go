@@ -173,9 +173,8 @@ func (s *Scraper) Stop(ctx context.Context) ([]Report, error) {
 	s.cancel()
 	s.running.Wait()
 	s.all(ctx, "")
-	var out []Report
+	out := s.Reports()
 	for _, e := range s.endpoints {
-		out = append(out, e.snapshot())
 		e.client.CloseIdleConnections()
 	}
 	s.mu.Lock()
@@ -196,6 +195,15 @@ func (s *Scraper) Views() []View {
 		}
 		e.mu.Unlock()
 		out[i] = Read(&record.Sample{Values: values})
+	}
+	return out
+}
+
+// Reports are how the endpoints did so far.
+func (s *Scraper) Reports() []Report {
+	out := make([]Report, len(s.endpoints))
+	for i, e := range s.endpoints {
+		out[i] = e.snapshot()
 	}
 	return out
 }

@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/scrape"
+)
+
+func newScrapeCmd(app *App) *cobra.Command {
+	var every, span time.Duration
+	cmd := &cobra.Command{
+		Use:   "scrape URL...",
+		Short: "Show what running servers say of their caches, pools and queues",
+		Long: `Scrape reads the metrics of any running server, with no load of its own, and shows a line a
+period: prompt tokens per second by where they were found, generated tokens per second, how
+full the pools are, what runs and waits. Name every worker: a router knows nothing of caches.
+
+The sources add up to the prompt rate. What a server does not publish is shown as -.`,
+		Example: `  weir scrape http://127.0.0.1:30000
+  weir scrape --every 5s --for 1m http://127.0.0.1:30000 http://127.0.0.1:30001 --json`,
+		Args: minArgs(1),
+		RunE: func(cmd *cobra.Command, urls []string) error {
+			if every < 100*time.Millisecond {
+				return usagef("--every is %s: at least 100ms", every)
+			}
+			return watch(cmd.Context(), app, urls, every, span)
+		},
+	}
+	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "length of a period")
+	cmd.Flags().DurationVar(&span, "for", 0, "end after this time; 0 goes on until interrupted")
+	return cmd
+}
+
+// period is what the servers said over one period; nil is what they did not say.
+type period struct {
+	AtS       float64  `json:"at_s"` // end of the period since the start
+	Prompt    *float64 `json:"prompt_per_s"`
+	Device    *float64 `json:"device_per_s"`
+	Host      *float64 `json:"host_per_s"`
+	Storage   *float64 `json:"storage_per_s"`
+	Computed  *float64 `json:"computed_per_s"` // prompt that no tier had
+	Output    *float64 `json:"output_per_s"`
+	Evicted   *float64 `json:"evicted_per_s"`
+	LoadBack  *float64 `json:"loaded_back_per_s"`
+	DeviceKV  *float64 `json:"device_usage"`
+	HostKV    *float64 `json:"host_usage"`
+	Running   *float64 `json:"running"`
+	Waiting   *float64 `json:"waiting"`
+	Retracted *float64 `json:"retracted"` // in the period
+	Errors    []string `json:"errors,omitempty"`
+}
+
+// watch scrapes and prints until the time is over or ctx ends; an interrupt is no failure.
+func watch(ctx context.Context, app *App, urls []string, every, span time.Duration) error {
+	begin := time.Now()
+	now := func() int64 { return int64(time.Since(begin)) }
+	var mu sync.Mutex
+	whole := map[string]map[string]float64{}
+	sc, err := scrape.New(scrape.Options{URLs: urls, Every: every, Timeout: max(every, time.Second), Now: now, Write: func(s *record.Sample) error {
+		mu.Lock()
+		defer mu.Unlock()
+		v := whole[s.Source]
+		if v == nil {
+			v = map[string]float64{}
+			whole[s.Source] = v
+		}
+		for k, x := range s.Values {
+			v[k] = x
+		}
+		for _, k := range s.Gone {
+			delete(v, k)
+		}
+		return nil
+	}})
+	if err != nil {
+		return usage(err)
+	}
+	if err := sc.Baseline(ctx); err != nil {
+		return nil
+	}
+	known := false
+	for _, r := range sc.Reports() {
+		known = known || r.Series > 0
+		if r.Error != "" {
+			fmt.Fprintf(app.Err, "weir: %s: %s\n", r.URL, r.Error)
+		}
+	}
+	if !known {
+		return fmt.Errorf("none of the endpoints has metrics")
+	}
+	take := func() []record.Sample {
+		mu.Lock()
+		defer mu.Unlock()
+		var out []record.Sample
+		for u, v := range whole {
+			c := make(map[string]float64, len(v))
+			for k, x := range v {
+				c[k] = x
+			}
+			out = append(out, record.Sample{Source: u, Values: c})
+		}
+		return out
+	}
+	last, lastAt := take(), now()
+	sc.Start()
+	var end <-chan time.Time
+	if span > 0 {
+		t := time.NewTimer(span)
+		defer t.Stop()
+		end = t.C
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for line, done := 0, false; !done; line++ {
+		select {
+		case <-ctx.Done():
+			done = true
+			continue
+		case <-end:
+			done = true
+			if line > 0 {
+				continue
+			}
+		case <-tick.C:
+		}
+		next, at := take(), now()
+		p := between(last, next, float64(at-lastAt)/1e9)
+		p.AtS = math.Round(float64(at)/1e6) / 1e3
+		for _, r := range sc.Reports() {
+			if r.Error != "" && r.Failed > 0 {
+				p.Errors = append(p.Errors, r.URL+": "+r.Error)
+			}
+		}
+		last, lastAt = next, at
+		if err := p.print(app, line); err != nil {
+			return err
+		}
+	}
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	_, err = sc.Stop(stop)
+	return err
+}
+
+// between says what happened from one set of samples to the next, seconds apart.
+func between(last, next []record.Sample, seconds float64) period {
+	c := scrape.NewCounters(0, "")
+	for i := range last {
+		last[i].At = 0
+		c.Add(&last[i])
+	}
+	for i := range next {
+		next[i].At = 1
+		c.Add(&next[i])
+	}
+	rate := func(q engine.Quantity) *float64 {
+		v, ok := c.Total(q)
+		if !ok || seconds <= 0 {
+			return nil
+		}
+		v /= seconds
+		return &v
+	}
+	p := period{Prompt: rate(engine.PromptTokens), Output: rate(engine.OutputTokens), Evicted: rate(engine.EvictedTokens), LoadBack: rate(engine.LoadedBack)}
+	for _, q := range []engine.Quantity{engine.Retracted, engine.Preempted} {
+		if v, ok := c.Total(q); ok && p.Retracted == nil {
+			p.Retracted = &v
+		}
+	}
+	if h, ok := c.Hits(); ok && seconds > 0 {
+		per := func(n int64) *float64 {
+			if n < 0 {
+				return nil
+			}
+			v := float64(n) / seconds
+			return &v
+		}
+		p.Prompt, p.Device, p.Host, p.Storage, p.Computed = per(h.Prompt), per(h.Device), per(h.Host), per(h.Storage), per(max(h.Prompt-h.Hit, 0))
+	}
+	sum := func(q engine.Quantity) *float64 {
+		total, n := 0.0, 0
+		for i := range next {
+			v := scrape.Read(&next[i])
+			if x, ok := v.Get(q); ok {
+				total += x
+				n++
+			}
+		}
+		switch {
+		case n == 0:
+			return nil
+		case q.Averaged():
+			total /= float64(n)
+		}
+		return &total
+	}
+	p.DeviceKV, p.HostKV, p.Running, p.Waiting = sum(engine.DeviceUsage), sum(engine.HostUsage), sum(engine.Running), sum(engine.Waiting)
+	if used, size := sum(engine.HostUsed), sum(engine.HostTokens); used != nil && size != nil && *size > 0 {
+		v := *used / *size
+		p.HostKV = &v
+	}
+	return p
+}
+
+// barWidth is the number of signs that the largest part of the prompt rate takes.
+const barWidth = 24
+
+func (p *period) print(app *App, line int) error {
+	if app.JSON {
+		return app.printJSON(p)
+	}
+	if line%20 == 0 {
+		if _, err := fmt.Fprintf(app.Out, "%8s %9s %9s %9s %9s %9s %9s %6s %6s %5s %5s  %s\n", "time", "prompt/s", "device", "host", "storage", "computed", "out/s", "KV", "hostKV", "run", "wait", "device = host + storage * computed ."); err != nil {
+			return err
+		}
+	}
+	n := func(v *float64, digits int) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.*f", digits, *v)
+	}
+	_, err := fmt.Fprintf(app.Out, "%7.1fs %9s %9s %9s %9s %9s %9s %6s %6s %5s %5s  %s\n", p.AtS, n(p.Prompt, 0), n(p.Device, 0), n(p.Host, 0), n(p.Storage, 0), n(p.Computed, 0), n(p.Output, 0),
+		n(p.DeviceKV, 2), n(p.HostKV, 2), n(p.Running, 0), n(p.Waiting, 0), p.bar())
+	for _, e := range p.Errors {
+		_, _ = io.WriteString(app.Err, "weir: "+e+"\n")
+	}
+	return err
+}
+
+// bar stacks where the prompt's tokens came from.
+func (p *period) bar() string {
+	if p.Prompt == nil || *p.Prompt <= 0 || p.Device == nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, part := range []struct {
+		v    *float64
+		sign string
+	}{{p.Device, "="}, {p.Host, "+"}, {p.Storage, "*"}, {p.Computed, "."}} {
+		if part.v != nil {
+			b.WriteString(strings.Repeat(part.sign, int(math.Round(min(1, *part.v / *p.Prompt)*barWidth))))
+		}
+	}
+	return b.String()
+}
