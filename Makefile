@@ -22,8 +22,12 @@ bench: ## benchmarks, with the machine named
 	@grep -m1 'model name' /proc/cpuinfo; nproc; uname -sr; $(GO) version; uptime
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-peers: build ## comparisons with other tools and real tokenizers; they install what they need, outside CI
-	@for p in scripts/peers/*/run; do echo "== $$p"; "$$p" $(PEERS_ARGS) || exit 1; done
+# Outside CI: TRACES is a folder of Weka traces, INFERENCEX a checkout of InferenceX, AIPERF a Python
+# with aiperf or agentx-harness, TOKENIZER a tokenizer.json; what is not named is not run.
+peers: build ## comparisons with other tools, real tokenizers and real engines
+	@if [ -n "$(TRACES)" ]; then scripts/peers/tokens/run "$(TRACES)" 20; else echo "tokens: not run, TRACES is not set"; fi
+	@if [ -n "$(INFERENCEX)" ] && [ -n "$(AIPERF)" ]; then scripts/peers/inferencex/run bin/weir "$(INFERENCEX)" "$(AIPERF)" "$(TOKENIZER)"; else echo "inferencex: not run, INFERENCEX and AIPERF are not set"; fi
+	@if [ -x scripts/peers/vllm/run ]; then scripts/peers/vllm/run; fi
 
 clean:
 	rm -rf bin weir-demo weir-runs
