@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -120,3 +123,28 @@ const fiveTokensBody = `{"model":"m","messages":[{"role":"user","content":"hello
 
 func (fiveTokens) Len() int64      { return int64(len(fiveTokensBody)) }
 func (fiveTokens) Open() io.Reader { return strings.NewReader(fiveTokensBody) }
+
+// TestBundleKnowsItsClient wants what the client measured of itself in the bundle of a run,
+// and no bound where there was no calibration.
+func TestBundleKnowsItsClient(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "b")
+	_, out, errOut := weir("load", "--url", simServer(t, 120_000, 0), "--model", "glm-5.2", "--isl", "1024", "--osl", "8",
+		"--conversations", "20", "-c", "4", "--calibrate", "never", "-o", dir)
+	raw, err := os.ReadFile(filepath.Join(dir, "point.json"))
+	if err != nil {
+		t.Fatal(err, out, errOut)
+	}
+	var m struct {
+		Client struct {
+			TTFT   int64 `json:"ttft_bound_ns"`
+			Detail struct{ Health client.Health }
+		}
+	}
+	if err := json.Unmarshal(raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	h := m.Client.Detail.Health
+	if m.Client.TTFT != record.Unknown || h.TTFT.N != 20 || h.Events != 160 || h.MostFlying < 1 || h.MostFlying > 4 || h.CPU <= 0 {
+		t.Errorf("client %+v", m.Client)
+	}
+}
