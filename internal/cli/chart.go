@@ -27,6 +27,11 @@ Axes: ` + axisNames(),
 		Example: `  weir chart hit_total weir-runs/quickstart -o hits.svg`,
 		Args:    minArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if out != "" {
+				if err := fileForOutput(out); err != nil {
+					return err
+				}
+			}
 			dirs, err := record.Find(args[1:]...)
 			if err != nil {
 				return usage(err)
@@ -47,11 +52,20 @@ Axes: ` + axisNames(),
 			if err != nil {
 				return usage(err)
 			}
-			if out == "" {
+			switch {
+			case out == "" && app.JSON:
+				return app.printJSON(map[string]string{"svg": svg})
+			case out == "":
 				_, err = fmt.Fprintln(app.Out, svg)
 				return err
 			}
-			return os.WriteFile(out, []byte(svg+"\n"), 0o644)
+			if err := os.WriteFile(out, []byte(svg+"\n"), 0o644); err != nil {
+				return err
+			}
+			if app.JSON {
+				return app.printJSON(map[string]string{"chart": out})
+			}
+			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write; the output when empty")

@@ -28,6 +28,9 @@ master file, a bundle a point, the store and the report.`,
 		Example: "  weir demo",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := folderForOutput(f.out); err != nil {
+				return err
+			}
 			master, runners, err := writeDemoFiles(f.out)
 			if err != nil {
 				return err

@@ -135,6 +135,9 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 		stamp := time.Now().UTC().Format("20060102T150405")
 		f.out = filepath.Join("weir-runs", fmt.Sprintf("load-%s-%s-%s", fileName(f.model), f.mode, stamp))
 	}
+	if err := bundleForOutput(f.out); err != nil {
+		return err
+	}
 	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Version: buildVersion()}
 	status := newStatus(app, "load")
 	j.Progress = status.show

@@ -70,6 +70,9 @@ client, node or cancelled.`,
 			if out == "" {
 				out = filepath.Join("weir-runs", "point-"+p.ID())
 			}
+			if err := bundleForOutput(out); err != nil {
+				return err
+			}
 			ex, err := f.local(filepath.Dir(out), nil)
 			if err != nil {
 				return err

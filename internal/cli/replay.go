@@ -96,6 +96,9 @@ when the result is not valid, and says why.`,
 				stamp := time.Now().UTC().Format("20060102T150405")
 				out = filepath.Join("weir-runs", fmt.Sprintf("replay-%s-c%d-%s", fileName(model), conc, stamp))
 			}
+			if err := bundleForOutput(out); err != nil {
+				return err
+			}
 			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion()}
 			status := newStatus(app, "replay")
 			j.Progress = status.show

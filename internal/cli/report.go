@@ -30,6 +30,9 @@ of a store, into one file that needs nothing else. Bundles are derived, not chan
 			if (db == "") == (len(args) == 0) {
 				return usagef("give bundles, or a store with --db")
 			}
+			if err := fileForOutput(out); err != nil {
+				return err
+			}
 			for _, name := range []string{o.X, o.Y} {
 				if name == "" {
 					continue

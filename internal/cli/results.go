@@ -21,6 +21,12 @@ func newResultsCmd(app *App) *cobra.Command {
   weir results --db weir.db --csv > results.csv`,
 		Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if csv && app.JSON {
+				return usagef("--csv and --json contradict each other: leave out one of them")
+			}
+			if csv && len(args) == 1 {
+				return usagef("--csv lists runs and %s names one: leave out one of them", args[0])
+			}
 			if len(args) == 1 {
 				return showRun(cmd, app, db, args[0])
 			}

@@ -87,6 +87,9 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 			if f.out == "" {
 				f.out = filepath.Join("weir-runs", sweepDir(args, masters))
 			}
+			if err := folderForOutput(f.out); err != nil {
+				return err
+			}
 			f.command, f.corpus = commandLine(cmd, args), corpusPath
 			return app.sweep(cmd.Context(), points, c, f)
 		},

@@ -376,7 +376,7 @@ func (s *Store) Get(ctx context.Context, id string) (Entry, error) {
 	case len(ids) == 0:
 		return Entry{}, fmt.Errorf("%s: %w: %s", s.path, ErrNotFound, id)
 	case len(ids) > 1:
-		return Entry{}, fmt.Errorf("%s: %s begins several ids: %s", s.path, id, strings.Join(ids, ", "))
+		return Entry{}, fmt.Errorf("%s: %s %w: %s", s.path, id, ErrAmbiguous, strings.Join(ids, ", "))
 	}
 	rows.Close()
 	es, err := s.Query(ctx, Filter{IDs: ids})
@@ -391,6 +391,9 @@ func (s *Store) Get(ctx context.Context, id string) (Entry, error) {
 
 // ErrNotFound says that no run has the id.
 var ErrNotFound = errors.New("no such run")
+
+// ErrAmbiguous says that more than one run has an id that begins so.
+var ErrAmbiguous = errors.New("begins several ids")
 
 // Choices are the values that occur in the store, for filters, each with its number of runs.
 type Choices struct {

@@ -109,6 +109,8 @@ func (h *Handler) entry(w http.ResponseWriter, r *http.Request, fail func(http.R
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		fail(w, http.StatusNotFound, err)
+	case errors.Is(err, store.ErrAmbiguous):
+		fail(w, http.StatusConflict, err)
 	case err != nil:
 		fail(w, http.StatusInternalServerError, err)
 	default:

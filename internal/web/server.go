@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/weirbench/weir/internal/chart"
 	"github.com/weirbench/weir/internal/frontier"
@@ -42,14 +44,42 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", policy+"; frame-ancestors 'none'")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Referrer-Policy", "no-referrer")
+	_, pattern := h.mux.Handler(r)
+	if pattern == "" && (r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/")) {
+		h.apiNowhere(w, r)
+		return
+	}
 	h.mux.ServeHTTP(w, r)
 }
+
+// apiNowhere answers as the mux would, where nothing listens or not with that method, in JSON.
+func (h *Handler) apiNowhere(w http.ResponseWriter, r *http.Request) {
+	a := answer{head: http.Header{}}
+	h.mux.ServeHTTP(&a, r)
+	if allow := a.head.Get("Allow"); a.code == http.StatusMethodNotAllowed {
+		w.Header().Set("Allow", allow)
+		h.apiFail(w, a.code, fmt.Errorf("%s does not answer to %s, only to %s", r.URL.Path, r.Method, allow))
+		return
+	}
+	h.apiFail(w, http.StatusNotFound, fmt.Errorf("there is no %s", r.URL.Path))
+}
+
+// answer keeps the head of an answer and drops its body.
+type answer struct {
+	head http.Header
+	code int
+}
+
+func (a *answer) Header() http.Header         { return a.head }
+func (a *answer) WriteHeader(code int)        { a.code = code }
+func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
 
 // query is the state of a page: everything in it stands in the URL.
 type query struct {
 	values url.Values
 	filter store.Filter
 	x, y   *frontier.Axis
+	all    bool // every series, not only the first few
 }
 
 // facets are the parameters that filter, with the fields of the store behind them.
@@ -66,7 +96,18 @@ func parseQuery(v url.Values) (*query, error) {
 		}
 	}
 	q.filter = store.Filter{Sweeps: v["sweep"], Configs: v["config"], Models: v["model"], Hardware: v["hw"], Engines: v["engine"],
-		Precision: v["prec"], Offload: v["offload"], ValidOnly: v.Get("valid") == "1"}
+		Precision: v["prec"], Offload: v["offload"]}
+	for name, to := range map[string]*bool{"valid": &q.filter.ValidOnly, "all": &q.all} {
+		text := v.Get(name)
+		if text == "" {
+			continue
+		}
+		on, err := strconv.ParseBool(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%s is neither 1 nor 0", name, text)
+		}
+		*to = on
+	}
 	for _, a := range []struct {
 		name, def string
 		to        **frontier.Axis
@@ -187,7 +228,7 @@ func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
 	groups, of := frontier.Groups(resultsOf(entries))
 	for i, g := range groups {
 		p.Groups = append(p.Groups, viewGroup(g, of[g], viewOptions{x: q.x, y: q.y, anchor: fmt.Sprintf("g%d", i+1), run: run,
-			all: q.values.Get("all") == "1", showAll: q.toggled("all", "1"),
+			all: q.all, showAll: q.toggled("all", "1"),
 			point: func(id string) string { return "/run/" + id }}))
 	}
 	h.page(w, http.StatusOK, "index", p)

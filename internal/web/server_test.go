@@ -54,6 +54,12 @@ func TestPages(t *testing.T) {
 		{"/api/results?offload=nothing", 200, `[]`},
 		{"/api/results/" + id, 200, `"point_id"`},
 		{"/api/results/zz", 404, `"error"`},
+		{"/api/results?valid=maybe", 400, "valid=maybe is neither 1 nor 0"},
+		{"/api/results?valid=0", 200, `"result"`},
+		{"/?all=some", 400, "all=some is neither 1 nor 0"},
+		{"/api", 404, "there is no /api"},
+		{"/api/nowhere", 404, "there is no /api/nowhere"},
+		{"/api/results/" + id + "/nowhere", 404, "there is no"},
 		{"/api/results/" + id + "/timeline", 200, `"lanes"`},
 		{"/api/results/" + id + "/requests/1", 200, `"ceiling_tokens"`},
 		{"/api/results/" + id + "/requests/999999", 404, "no request 999999"},
@@ -81,10 +87,35 @@ func TestPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp.Body.Close()
-	if resp.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", resp.StatusCode)
+	defer resp.Body.Close()
+	var fault struct{ Error string }
+	if err := json.NewDecoder(resp.Body).Decode(&fault); err != nil || resp.StatusCode != http.StatusMethodNotAllowed ||
+		!strings.Contains(fault.Error, "POST") || !strings.Contains(resp.Header.Get("Allow"), "GET") {
+		t.Errorf("POST: %d %v %+v %v", resp.StatusCode, resp.Header, fault, err)
 	}
+}
+
+// TestAmbiguousID: a beginning that several ids share is a conflict, said in the form that was
+// asked for.
+func TestAmbiguousID(t *testing.T) {
+	srv, entries := shop(t, 1, 2, 4, 8, 16, 24, 32, 64, 96) // 18 ids begin with 16 digits
+	first := map[byte]bool{}
+	for _, e := range entries {
+		c := e.Result.ID[0]
+		if !first[c] {
+			first[c] = true
+			continue
+		}
+		code, body, _ := get(t, srv.URL+"/api/results/"+string(c))
+		if code != http.StatusConflict || !json.Valid([]byte(body)) || !strings.Contains(body, "begins several ids") {
+			t.Errorf("API: %d %s", code, body)
+		}
+		if code, body, _ := get(t, srv.URL+"/run/"+string(c)); code != http.StatusConflict || !strings.Contains(body, "<h1>") {
+			t.Errorf("page: %d %s", code, body)
+		}
+		return
+	}
+	t.Fatal("no two ids begin alike")
 }
 
 // TestEmptyStore teaches how to fill it.
