@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -23,6 +24,7 @@ func newCompareCmd(app *App) *cobra.Command {
 		Long: `Compare matches the points of A and B by series and concurrency (by concurrency alone when each
 side is one series) and gives the change with a 95 % interval: from pairs of repeats with equal
 seeds, else from independent repeats, else, of single runs, from the traces that both replayed.
+Where the interval lies around another change than that of the shown values it says so.
 
 A and B are folders with bundles, or, with --db, names of sweeps. Either may end in a filter,
 as in runs/quickstart:offload=none, and with --db the name may be left out: :hw=b200,prec=fp8.
@@ -174,7 +176,7 @@ func printComparison(app *App, args []string, c *frontier.Comparison) error {
 			}
 			fmt.Fprintln(w, "conc\taxis\tA\tB\tchange\t95 % interval\truns\tfrom\tshows\t")
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\t\n", d.Conc, d.Axis, shown(&d, d.A.Value), shown(&d, d.B.Value), change(&d, d.Change), interval(&d), d.A.N, d.B.N, d.How, verdict(&d))
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%d/%d\t%s\t%s\t\n", d.Conc, d.Axis, shown(&d, d.A.Value), shown(&d, d.B.Value), change(&d, d.Shown()), interval(&d), d.A.N, d.B.N, d.How, verdict(&d))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -209,27 +211,19 @@ func printComparison(app *App, args []string, c *frontier.Comparison) error {
 
 func shown(d *frontier.Delta, v float64) string {
 	if !d.Ratio {
-		return fmt.Sprintf("%.1f %%", 100*v)
+		return fmt.Sprintf("%.2f %%", 100*v)
 	}
 	return frontier.Table(v)
 }
 
 // change is a ratio in percent, or a difference of shares in points.
 func change(d *frontier.Delta, v float64) string {
-	if !d.Ratio {
-		return fmt.Sprintf("%+.2f pt", 100*v)
-	}
-	if v >= 2 || v <= .5 {
-		return frontier.Three(v) + "x"
-	}
-	return fmt.Sprintf("%+.2f %%", 100*(v-1))
+	return d.ChangeText(v, "pt", "%sx")
 }
 
 func interval(d *frontier.Delta) string {
-	if d.Low == nil || d.High == nil {
-		return "-"
-	}
-	return change(d, *d.Low) + " to " + change(d, *d.High)
+	s := d.IntervalText(func(v float64) string { return change(d, v) })
+	return cmp.Or(s, "-")
 }
 
 func verdict(d *frontier.Delta) string {

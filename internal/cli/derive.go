@@ -133,7 +133,8 @@ func printEntries(app *App, entries []store.Entry) error {
 		return err
 	}
 	w := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "id\tmodel\thardware\tengine\tprec\toffload\tconc\thit %\tceiling %\tTTFT p90 s\tintvty p90\ttok/s/GPU\tstate\t")
+	fmt.Fprintln(w, "id\tmodel\thardware\tengine\tprec\toffload\tconc\thit %\tceiling %\tTTFT p90 s\tE2E intvty p90\ttok/s/GPU\tstate\t")
+	cellTTFT, cellX, cellY := axisColumn(ttft, entries), axisColumn(x, entries), axisColumn(y, entries)
 	sorted := slices.Clone(entries)
 	slices.SortStableFunc(sorted, func(a, b store.Entry) int { return frontier.Order(a.Result, b.Result) })
 	for _, e := range sorted {
@@ -147,7 +148,7 @@ func printEntries(app *App, entries []store.Entry) error {
 			state += ", simulated"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.ID, frontier.ModelName(&r.Point), s.Hardware, s.Engine, s.Precision, s.Offload,
-			r.Point.Conc, sharePercent(r.Hits.Total), sharePercent(r.Hits.Ceiling), axisCell(ttft, r), axisCell(x, r), axisCell(y, r), state)
+			r.Point.Conc, sharePercent(r.Hits.Total), sharePercent(r.Hits.Ceiling), cellTTFT(r), cellX(r), cellY(r), state)
 	}
 	return w.Flush()
 }
@@ -159,16 +160,26 @@ func sharePercent(v *float64) string {
 	return fmt.Sprintf("%.1f", 100**v)
 }
 
-// axisCell is the number of a run on an axis, the sample count in brackets where it is withheld.
-func axisCell(a *frontier.Axis, r *result.Result) string {
-	v, why, ok := a.Value(r)
-	if ok {
-		return frontier.Table(v)
+// axisColumn writes the numbers of runs on an axis with the same decimals, the sample count in
+// brackets where one is withheld.
+func axisColumn(a *frontier.Axis, entries []store.Entry) func(*result.Result) string {
+	var column []float64
+	for _, e := range entries {
+		if v, _, ok := a.Value(e.Result); ok {
+			column = append(column, v)
+		}
 	}
-	if n, found := withheldCount(why); found {
-		return "[n " + n + "]"
+	decimals := frontier.Decimals(column)
+	return func(r *result.Result) string {
+		v, why, ok := a.Value(r)
+		if ok {
+			return frontier.Fixed(v, decimals)
+		}
+		if n, found := withheldCount(why); found {
+			return "[n " + n + "]"
+		}
+		return "-"
 	}
-	return "-"
 }
 
 func withheldCount(why string) (string, bool) {

@@ -31,7 +31,7 @@ type sweepTable struct {
 	quiet  bool // JSON goes to the output instead
 }
 
-const sweepHeader = "   conc  offload       device    host     hit  ceiling   TTFT p90  tok/s/user   tok/s/GPU  result"
+const sweepHeader = "   conc  offload       device    host     hit  ceiling   TTFT p90  E2E intvty p90   tok/s/GPU  result"
 
 func newSweepTable(a *App, jobs []*run.Job) *sweepTable {
 	t := &sweepTable{
@@ -98,7 +98,7 @@ func (t *sweepTable) row(u run.Update) string {
 	if u.State == run.Skipped {
 		verdict += " (from before)"
 	}
-	return fmt.Sprintf("%s  %7s %7s %7s  %7s  %9s  %10s  %10s  %s", head,
+	return fmt.Sprintf("%s  %7s %7s %7s  %7s  %9s  %14s  %10s  %s", head,
 		num(r.Hits.Device, 3), num(r.Hits.Host, 3), num(r.Hits.Total, 3), num(r.Hits.Ceiling, 3),
 		secs(r.Latency.TTFT.P90), num(r.Intvty.E2ENorm.P90, 2), num(r.Throughput.EdgePerGPU.Total, 0), verdict)
 }

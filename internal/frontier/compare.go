@@ -32,6 +32,40 @@ type Delta struct {
 	Detect  *float64 `json:"detectable"` // relative or absolute change that this many runs show with 80 % power
 }
 
+// Shown is the change between the two values that stand beside it: B/A, or B-A of shares. It is
+// not quite Change where that comes from what both sides have in common.
+func (d *Delta) Shown() float64 {
+	if d.Ratio {
+		return d.B.Value / d.A.Value
+	}
+	return d.B.Value - d.A.Value
+}
+
+// ChangeText writes a change: a ratio in percent of change, or as a factor from two on, or a
+// difference of shares in points. factor is the format of a factor.
+func (d *Delta) ChangeText(v float64, points, factor string) string {
+	switch {
+	case !d.Ratio:
+		return Signed(100*v) + " " + points
+	case v >= 2 || v <= .5:
+		return fmt.Sprintf(factor, Three(v))
+	}
+	return Signed(100*(v-1)) + " %"
+}
+
+// IntervalText writes the interval of a change, and what it lies around where that is another
+// change than the shown one. Without an interval it is empty.
+func (d *Delta) IntervalText(text func(float64) string) string {
+	if d.Low == nil || d.High == nil {
+		return ""
+	}
+	s := text(*d.Low) + " to " + text(*d.High)
+	if mid := text(d.Change); mid != text(d.Shown()) {
+		s += " around " + mid
+	}
+	return s
+}
+
 // How says what an interval of a Delta was made from.
 type How string
 

@@ -36,6 +36,41 @@ func Table(v float64) string {
 	return Significant(v, 5)
 }
 
+// Signed is v with its sign and two decimals, more where two would show nothing of it: +0.42,
+// -0.0031. What is no more than floating point's rounding of zero is 0.00, without a sign.
+func Signed(v float64) string {
+	size := math.Abs(v)
+	switch {
+	case size < 1e-9:
+		return "0.00"
+	case size >= 0.005:
+		return fmt.Sprintf("%+.2f", v)
+	}
+	return fmt.Sprintf("%+.*f", 1-int(math.Floor(math.Log10(size))), v)
+}
+
+// Decimals is the number of decimals for the numbers of one column: three significant digits of
+// the least of them, unless the greatest then has more than six; none for whole numbers.
+func Decimals(column []float64) int {
+	least, most, whole := math.Inf(1), 0.0, true
+	for _, v := range column {
+		v = math.Abs(v)
+		whole = whole && v == math.Trunc(v)
+		most = max(most, v)
+		if v > 0 {
+			least = min(least, v)
+		}
+	}
+	if whole {
+		return 0
+	}
+	exp := func(v float64) int { return int(math.Floor(math.Log10(v))) }
+	return max(0, min(2-exp(least), 5-exp(most)))
+}
+
+// Fixed is v with the given number of decimals, thousands grouped.
+func Fixed(v float64, decimals int) string { return group(fmt.Sprintf("%.*f", decimals, v)) }
+
 // digits counts significant digits of a decimal number.
 func digits(s string) int {
 	s = strings.TrimLeft(strings.Replace(strings.TrimPrefix(s, "-"), ".", "", 1), "0")
@@ -48,7 +83,7 @@ func group(s string) string {
 		sign, s = "-", s[1:]
 	}
 	whole, frac, point := strings.Cut(s, ".")
-	if len(whole) > 4 {
+	if len(whole) > 3 {
 		var b strings.Builder
 		for i, d := range whole {
 			if i > 0 && (len(whole)-i)%3 == 0 {

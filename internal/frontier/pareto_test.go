@@ -79,14 +79,66 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+func TestSigned(t *testing.T) {
+	for _, c := range []struct {
+		v    float64
+		want string
+	}{
+		{0, "0.00"}, {-1e-12, "0.00"}, {-0.001, "-0.0010"}, {0.0049, "+0.0049"}, {0.005, "+0.01"}, {12.345, "+12.35"}, {-3, "-3.00"}, {2e-7, "+0.00000020"},
+	} {
+		if got := Signed(c.v); got != c.want {
+			t.Errorf("Signed(%v) = %s, want %s", c.v, got, c.want)
+		}
+	}
+}
+
+// TestShownChange: the change stands between the values beside it, and an interval that was made
+// from something else says what it lies around.
+func TestShownChange(t *testing.T) {
+	low, high := 0.99, 1.01
+	d := Delta{A: Estimate{Value: 8000}, B: Estimate{Value: 8010}, Ratio: true, Change: 1, Low: &low, High: &high}
+	text := func(v float64) string { return d.ChangeText(v, "pt", "%sx") }
+	if got := text(d.Shown()); got != "+0.12 %" {
+		t.Errorf("8000 to 8010 is %s", got)
+	}
+	if got := d.IntervalText(text); got != "-1.00 % to +1.00 % around 0.00 %" {
+		t.Errorf("interval %s", got)
+	}
+	d.Change = d.Shown()
+	if got := d.IntervalText(text); got != "-1.00 % to +1.00 %" {
+		t.Errorf("interval %s", got)
+	}
+	share := Delta{A: Estimate{Value: 0.5}, B: Estimate{Value: 0.49999}}
+	if got := share.ChangeText(share.Shown(), "pt", "%sx"); got != "-0.0010 pt" {
+		t.Errorf("shares: %s", got)
+	}
+}
+
+// TestDecimals: the numbers of a column have as many decimals as the least of them needs.
+func TestDecimals(t *testing.T) {
+	for _, c := range []struct {
+		column []float64
+		want   int
+	}{
+		{nil, 0}, {[]float64{1, 64}, 0}, {[]float64{12371, 8645.1}, 0}, {[]float64{0.0823, 3.4}, 4}, {[]float64{0.0823, 720.4}, 3}, {[]float64{1.2, 160.4}, 2}, {[]float64{0, 0.5}, 3},
+	} {
+		if got := Decimals(c.column); got != c.want {
+			t.Errorf("Decimals(%v) = %d, want %d", c.column, got, c.want)
+		}
+	}
+	if got := Fixed(8645.1, 0) + " " + Fixed(12371.4, 0) + " " + Fixed(1234.5, 2); got != "8,645 12,371 1,234.50" {
+		t.Error(got)
+	}
+}
+
 func TestSignificant(t *testing.T) {
 	for _, c := range []struct {
 		v    float64
 		n    int
 		want string
 	}{
-		{0, 3, "0"}, {3.4149, 3, "3.41"}, {12345, 3, "12,300"}, {999.9, 3, "1000"}, {9.999, 3, "10.0"}, {0.051234, 3, "0.0512"},
-		{1234.5, 5, "1234.5"}, {123456.7, 5, "123,460"}, {-0.5, 3, "-0.500"}, {99.95, 3, "100"}, {1e6, 3, "1,000,000"}, {0.09996, 3, "0.100"},
+		{0, 3, "0"}, {3.4149, 3, "3.41"}, {12345, 3, "12,300"}, {999.9, 3, "1,000"}, {9.999, 3, "10.0"}, {0.051234, 3, "0.0512"},
+		{1234.5, 5, "1,234.5"}, {123456.7, 5, "123,460"}, {-0.5, 3, "-0.500"}, {99.95, 3, "100"}, {1e6, 3, "1,000,000"}, {0.09996, 3, "0.100"},
 	} {
 		if got := Significant(c.v, c.n); got != c.want {
 			t.Errorf("Significant(%v, %d) = %s, want %s", c.v, c.n, got, c.want)

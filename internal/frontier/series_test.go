@@ -59,7 +59,7 @@ func TestCurvesAndSentence(t *testing.T) {
 	}
 	g := GroupOf(rs[0])
 	got := Sentence(g, cs, x, y)
-	want := "GLM-5.2 on 8x B200: with offload 3.40 times the throughput per GPU at 20 tok/s/user (5100 against 1500 tok/s/GPU); " +
+	want := "GLM-5.2 on 8x B200: with offload 3.40 times the throughput per GPU at 20 tok/s/user (5,100 against 1,500 tok/s/GPU); " +
 		"without it the cache falls off between 16 and 32 agents; with it, it holds up to 64."
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -84,16 +84,14 @@ func (h *Handler) compare(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			continue
 		}
-		row := compareRow{Label: a.Label, Unit: a.Unit, A: number(a, d.A.Value, 4), B: number(a, d.B.Value, 4), Change: changeText(&d, d.Change), From: string(d.How), Shows: string(d.Verdict)}
-		if d.Low != nil && d.High != nil {
-			row.Interval = changeText(&d, *d.Low) + " to " + changeText(&d, *d.High)
-		}
+		row := compareRow{Label: a.Label, Unit: a.Unit, A: number(a, d.A.Value, 4), B: number(a, d.B.Value, 4), Change: changeText(&d, d.Shown()), From: string(d.How), Shows: string(d.Verdict)}
+		row.Interval = d.IntervalText(func(v float64) string { return changeText(&d, v) })
 		if d.Verdict == frontier.Worse {
 			row.Class = "bad"
 		}
 		p.Rows = append(p.Rows, row)
 		if a.Name == frontier.DefaultY && d.Ratio {
-			p.Lead = fmt.Sprintf("B has %s times the throughput per GPU of A: %s.", frontier.Three(d.Change), d.Verdict)
+			p.Lead = fmt.Sprintf("B has %s times the throughput per GPU of A: %s.", frontier.Three(d.Shown()), d.Verdict)
 		}
 	}
 	h.page(w, http.StatusOK, "compare", p)
@@ -101,13 +99,7 @@ func (h *Handler) compare(w http.ResponseWriter, r *http.Request) {
 
 // changeText is a ratio in percent or as a factor, or a difference of shares in points.
 func changeText(d *frontier.Delta, v float64) string {
-	switch {
-	case !d.Ratio:
-		return fmt.Sprintf("%+.2f points", 100*v)
-	case v >= 2 || v <= .5:
-		return "×" + frontier.Three(v)
-	}
-	return fmt.Sprintf("%+.2f %%", 100*(v-1))
+	return d.ChangeText(v, "points", "×%s")
 }
 
 func (h *Handler) apiCompare(w http.ResponseWriter, r *http.Request) {

@@ -190,3 +190,49 @@ func TestReportOfNothing(t *testing.T) {
 		t.Error("an empty report shows no command that would fill it")
 	}
 }
+
+// TestColumnsLineUp: in every column of a report's tables the numbers have the same decimals, and
+// every column has a head.
+func TestColumnsLineUp(t *testing.T) {
+	page := report(t, sweep(t))
+	number := regexp.MustCompile(`^-?[0-9][0-9,]*(\.[0-9]+)?$`)
+	grouped := regexp.MustCompile(`^-?[0-9]{1,3}(,[0-9]{3})*(\.[0-9]+)?$`)
+	cells := regexp.MustCompile(`<t[dh][^>]*>(.*?)</t[dh]>`)
+	tags := regexp.MustCompile(`<[^>]*>`)
+	tables := regexp.MustCompile(`(?s)<table.*?</table>`).FindAllString(page, -1)
+	if len(tables) < 2 {
+		t.Fatalf("%d tables", len(tables))
+	}
+	for k, table := range tables {
+		decimals, seen := map[int]int{}, 0
+		for _, line := range regexp.MustCompile(`(?s)<tr.*?</tr>`).FindAllString(table, -1) {
+			for i, m := range cells.FindAllStringSubmatch(line, -1) {
+				text := strings.TrimSpace(tags.ReplaceAllString(m[1], ""))
+				if strings.Contains(line, "<th") {
+					if text == "" && !strings.Contains(line, "rowgroup") {
+						t.Errorf("table %d: column %d has no head", k, i)
+					}
+					continue
+				}
+				if !number.MatchString(text) {
+					continue
+				}
+				seen++
+				_, frac, _ := strings.Cut(text, ".")
+				if have, ok := decimals[i]; ok && have != len(frac) {
+					t.Errorf("table %d: column %d holds %s, others have %d decimals", k, i, text, have)
+				}
+				decimals[i] = len(frac)
+				if !grouped.MatchString(text) {
+					t.Errorf("table %d: column %d holds %s without groups of thousands", k, i, text)
+				}
+			}
+		}
+		if seen < 14 {
+			t.Errorf("table %d: %d numbers", k, seen)
+		}
+	}
+	if !strings.Contains(page, "TTFT p90 s</th>") || !strings.Contains(page, ">frontier</th>") {
+		t.Error("heads do not say what they are of")
+	}
+}

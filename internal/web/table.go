@@ -13,6 +13,8 @@ import (
 // table fills the rows beside the chart.
 func (v *groupView) table(curves []frontier.Curve, l *look, names []string, o viewOptions) {
 	ttft, _ := frontier.ByName("ttft_p90")
+	runs := runsOf(curves)
+	cellTTFT, cellX, cellY := tableColumn(ttft, runs), tableColumn(o.x, runs), tableColumn(o.y, runs)
 	for i := range curves {
 		c := &curves[i]
 		on := map[string]bool{}
@@ -26,7 +28,7 @@ func (v *groupView) table(curves []frontier.Curve, l *look, names []string, o vi
 			w := row{
 				ID: r.ID, Href: href(o, r.ID), Key: key, Series: orName(names[i], c), First: k == 0, Conc: r.Point.Conc,
 				Hit: tablePercent(r.Hits.Total), Ceiling: tablePercent(r.Hits.Ceiling),
-				TTFT: tableValue(ttft, r), X: tableValue(o.x, r), Y: tableValue(o.y, r),
+				TTFT: cellTTFT(r), X: cellX(r), Y: cellY(r),
 				On: on[r.ID] && r.Valid, Valid: r.Valid, Simulated: r.Simulated,
 			}
 			var why []string
@@ -49,6 +51,39 @@ func tablePercent(v *float64) string {
 	return fmt.Sprintf("%.1f", 100**v)
 }
 
+func runsOf(curves []frontier.Curve) []*result.Result {
+	var out []*result.Result
+	for i := range curves {
+		out = append(out, allRuns(&curves[i])...)
+	}
+	return out
+}
+
+// tableColumn writes the numbers of runs on an axis with as many decimals for each, so that they
+// line up.
+func tableColumn(a *frontier.Axis, runs []*result.Result) func(*result.Result) string {
+	var column []float64
+	scale := 1.0
+	if a.Share {
+		scale = 100
+	}
+	for _, r := range runs {
+		if v, _, ok := a.Value(r); ok {
+			column = append(column, scale*v)
+		}
+	}
+	decimals := frontier.Decimals(column)
+	if a.Share {
+		decimals = 1
+	}
+	return func(r *result.Result) string {
+		if v, _, ok := a.Value(r); ok {
+			return frontier.Fixed(scale*v, decimals)
+		}
+		return tableValue(a, r)
+	}
+}
+
 func tableValue(a *frontier.Axis, r *result.Result) string {
 	v, why, ok := a.Value(r)
 	if !ok {
@@ -65,7 +100,10 @@ func tableValue(a *frontier.Axis, r *result.Result) string {
 
 // fullTable holds every axis of every run.
 func (v *groupView) fullTable(curves []frontier.Curve, names []string) {
+	runs := runsOf(curves)
+	var cells []func(*result.Result) string
 	for _, a := range frontier.Axes {
+		cells = append(cells, tableColumn(a, runs))
 		unit := a.Unit
 		if a.Share {
 			unit = "%"
@@ -75,9 +113,9 @@ func (v *groupView) fullTable(curves []frontier.Curve, names []string) {
 	for i := range curves {
 		for _, r := range allRuns(&curves[i]) {
 			line := []cell{{Text: orName(names[i], &curves[i])}, {Text: fmt.Sprint(r.Point.Conc)}}
-			for _, a := range frontier.Axes {
+			for k, a := range frontier.Axes {
 				_, why, _ := a.Value(r)
-				line = append(line, cell{Text: tableValue(a, r), Why: why})
+				line = append(line, cell{Text: cells[k](r), Why: why})
 			}
 			v.More = append(v.More, line)
 		}
