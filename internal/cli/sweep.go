@@ -65,6 +65,7 @@ weir.recipe of a config says what runs: sim is the simulated engine in virtual t
 name is a recipe whose processes are started for a point and stopped after it.`,
 		Example: `  weir sweep -f examples/quickstart/master.yaml -r examples/quickstart/runners.yaml \
     glm5.2-fp4-b200-sglang-agentic --corpus traces/`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(masters) == 0 {
 				return usagef("no master file: name one with -f (see 'weir sweep --help')")
@@ -91,6 +92,9 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 				return err
 			}
 			f.command, f.corpus = commandLine(cmd, args), corpusPath
+			if err := saveCommand(f.out); err != nil {
+				return err
+			}
 			return app.sweep(cmd.Context(), points, c, f)
 		},
 	}
@@ -104,6 +108,7 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.DurationVar(&f.poll, "poll", 2*time.Second, "time between two looks at a scheduler's queue")
 	fl.BoolVar(&f.submit, "slurm-submit-only", false, "submit the points and end; the same command without this waits for them")
 	f.add(cmd)
+	cmd.AddCommand(newSweepStatusCmd(app), newSweepAttachCmd(app))
 	return cmd
 }
 
@@ -164,6 +169,11 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 		}}
 	sum, err := s.Run(ctx)
 	tbl.done()
+	if f.submit && err == nil && sum.Failed+sum.Refused == 0 {
+		fmt.Fprintf(a.Out, "%d of %d points are submitted; 'weir sweep attach %s' waits for them\n",
+			len(jobs)-sum.Complete-sum.Skipped, len(jobs), f.out)
+		return storeErr
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted: %d of %d points have whole bundles in %s; the same command runs the rest",
 			bundlesIn(f.out, jobs), len(jobs), f.out)
@@ -186,8 +196,6 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 		tbl.story(report)
 	}
 	switch {
-	case f.submit && sum.Failed == 0:
-		return nil
 	case sum.Failed > 0:
 		return fmt.Errorf("%d of %d points failed; see %s", sum.Failed, len(jobs), filepath.Join(f.out, run.JournalFile))
 	case sum.Refused > 0:

@@ -39,7 +39,7 @@ func Allocated(ctx context.Context, file string, log io.Writer) error {
 	if err != nil || strings.TrimSpace(string(current)) != js.Token {
 		return errors.Join(ErrSuperseded, err)
 	}
-	fmt.Fprintf(log, "%s: token %s\n", js.Point.Name, js.Token)
+	fmt.Fprintf(log, "%s: token %s, client on %s\n", js.Point.Name, js.Token, os.Getenv("SLURMD_NODENAME"))
 	j, err := js.job()
 	if err == nil {
 		err = js.measure(ctx, j, filepath.Dir(file), log)
@@ -251,11 +251,11 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 			continue
 		}
 		seen[p.Node] = true
-		argv := []string{js.Weir, "preflight", "--point", file, "--json", "--bundle", filepath.Dir(js.Bundle), "--timeout", "20s"}
-		if d.Simulated {
-			argv = append(argv, "--simulated", "--disk-gb", "0.05", "--shm-gb", "0.01")
+		argv := []string{js.Weir, "preflight", "--json", "--bundle", filepath.Dir(js.Bundle), "--timeout", "20s"}
+		if d.Simulated { // it needs no GPU and pins nothing
+			argv = append(argv, "--simulated", "--conc", strconv.Itoa(js.Point.Conc), "--disk-gb", "0.05", "--shm-gb", "0.01")
 		} else {
-			argv = append(argv, "--role", p.Role)
+			argv = append(argv, "--point", file, "--role", p.Role)
 		}
 		for _, port := range p.Ports {
 			argv = append(argv, "--port", strconv.Itoa(port))

@@ -85,14 +85,22 @@ func wholeLines(f *os.File) (int64, error) {
 	}
 }
 
-// Append writes one entry, stamps it and returns when it is on disk.
-func (j *Journal) Append(e Entry) error {
-	e.At = j.now().UTC()
-	b, err := json.Marshal(e)
-	if err != nil {
-		return err
+// Append writes entries, stamps them and returns when all are on disk.
+func (j *Journal) Append(entries ...Entry) error {
+	if len(entries) == 0 {
+		return nil
 	}
-	if _, err := j.f.Write(append(b, '\n')); err != nil {
+	var all []byte
+	at := j.now().UTC()
+	for _, e := range entries {
+		e.At = at
+		b, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		all = append(append(all, b...), '\n')
+	}
+	if _, err := j.f.Write(all); err != nil {
 		return err
 	}
 	return j.f.Sync()

@@ -76,6 +76,10 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		return sum, err
 	}
 
+	if err := s.plan(journal); err != nil {
+		return sum, err
+	}
+
 	var mu sync.Mutex // guards sum, journal and Report
 	var journalErr error
 	say := func(u Update, detail string) {
@@ -126,6 +130,25 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		return sum, err
 	}
 	return sum, journalErr
+}
+
+// plan writes every job into the journal that it does not name yet.
+func (s *Sweep) plan(journal *Journal) error {
+	before, err := ReadJournal(filepath.Join(s.Dir, JournalFile))
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, e := range before {
+		known[e.Point] = true
+	}
+	var fresh []Entry
+	for _, j := range s.Jobs {
+		if name := filepath.Base(BundleDir(s.Dir, j)); !known[name] {
+			fresh = append(fresh, Entry{Point: name, Name: j.Point.Name, State: Planned})
+		}
+	}
+	return journal.Append(fresh...)
 }
 
 // one runs one job and returns the state that it ended in.

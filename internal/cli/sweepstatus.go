@@ -1,0 +1,156 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weirbench/weir/internal/run"
+)
+
+// savedCommand is the file in a sweep's folder that holds what began it.
+const savedCommand = "command.json"
+
+// saved is how a sweep was begun.
+type saved struct {
+	Dir  string   `json:"dir"` // working folder
+	Args []string `json:"args"`
+}
+
+// saveCommand keeps the sweep's own command in its folder, so that it can be attached to.
+func saveCommand(out string) error {
+	dir, err := os.Getwd()
+	if err != nil {
+		return err
+	}
+	raw, err := json.MarshalIndent(saved{dir, os.Args[1:]}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(out, 0o777); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, savedCommand), append(raw, '\n'), 0o666)
+}
+
+func newSweepAttachCmd(app *App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach DIR",
+		Short: "Take a sweep up again: adopt what runs, begin what is left",
+		Long: `Attach runs the command again that began the sweep in DIR, from the folder that it was begun in.
+Allocations that are waiting or running are adopted, points with whole bundles are left, the
+others are begun.`,
+		Example: `  weir sweep attach weir-runs/my-config`,
+		Args:    exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			raw, err := os.ReadFile(filepath.Join(args[0], savedCommand))
+			if errors.Is(err, fs.ErrNotExist) {
+				return usagef("%s is not the folder of a sweep: it has no %s", args[0], savedCommand)
+			}
+			if err != nil {
+				return err
+			}
+			var s saved
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return usagef("%s: %w", filepath.Join(args[0], savedCommand), err)
+			}
+			if len(s.Args) == 0 || s.Args[0] != "sweep" {
+				return usagef("%s does not hold a sweep", filepath.Join(args[0], savedCommand))
+			}
+			if err := os.Chdir(s.Dir); err != nil {
+				return usage(err)
+			}
+			again := slices.DeleteFunc(slices.Clone(s.Args), func(a string) bool {
+				return strings.HasPrefix(a, "--slurm-submit-only")
+			})
+			root := newRoot(app)
+			root.SetArgs(again)
+			return root.ExecuteContext(cmd.Context())
+		},
+	}
+}
+
+func newSweepStatusCmd(app *App) *cobra.Command {
+	var watch bool
+	cmd := &cobra.Command{
+		Use:     "status DIR",
+		Short:   "Say where every point of a sweep stands",
+		Example: `  weir sweep status weir-runs/my-config --watch`,
+		Args:    exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for {
+				ps, err := run.ReadStatus(args[0])
+				if errors.Is(err, fs.ErrNotExist) {
+					return usagef("%s is not the folder of a sweep: it has no %s", args[0], run.JournalFile)
+				}
+				if err != nil {
+					return err
+				}
+				if app.JSON {
+					return app.printJSON(ps)
+				}
+				if watch && isTerminal(app.Out) {
+					fmt.Fprint(app.Out, "\033[H\033[J")
+				}
+				if err := printStatus(app, ps); err != nil {
+					return err
+				}
+				if !watch || settled(ps) {
+					return nil
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(time.Second):
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "go on until every point has ended")
+	return cmd
+}
+
+func settled(ps []*run.PointStatus) bool {
+	return !slices.ContainsFunc(ps, func(p *run.PointStatus) bool {
+		switch p.State {
+		case run.Complete, run.Failed, run.Refused, run.Skipped, run.Stopped:
+			return false
+		}
+		return true
+	})
+}
+
+func printStatus(app *App, ps []*run.PointStatus) error {
+	tw := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "point\tname\tstate\tjob\tsince\ttokens out\thit\tleft\tdetail")
+	for _, p := range ps {
+		tokens, left, hit := "", "", ""
+		if p.Progress != nil {
+			tokens = fmt.Sprint(p.Progress.Counts.OutputTokens)
+		}
+		if p.Left > 0 {
+			left = p.Left.Round(time.Second).String()
+		}
+		if p.Hit != nil {
+			hit = num(p.Hit, 3)
+		}
+		detail := p.Detail
+		if p.Retries > 0 {
+			detail = strings.TrimSpace(fmt.Sprintf("%s (retried %d times)", detail, p.Retries))
+		}
+		if len(detail) > 100 {
+			detail = detail[:100] + "..."
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Point, p.Name, p.State, p.Job, p.Since.Local().Format(time.TimeOnly), tokens, hit, left, detail)
+	}
+	return tw.Flush()
+}
