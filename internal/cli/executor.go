@@ -155,3 +155,25 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 	}
 	return ex, len(jobs), nil
 }
+
+// predictedKnee is how many agents the planned pools hold at their longest: the distinct tokens
+// that the workers keep over the mean of what a trace grows to. 0 where nobody knows.
+func predictedKnee(j *run.Job) int {
+	if j.Verdict == nil || j.Corpus == nil {
+		return 0
+	}
+	var longest, n int64
+	for _, t := range j.Corpus.Traces {
+		peak := int64(0)
+		for _, s := range t.Streams {
+			for _, u := range s.Turns {
+				peak = max(peak, u.In+u.Out)
+			}
+		}
+		longest, n = longest+peak, n+1
+	}
+	if longest == 0 {
+		return 0
+	}
+	return int(min(j.Verdict.UniqueTokens/max(1, longest/n), 1<<20))
+}

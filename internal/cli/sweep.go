@@ -33,6 +33,8 @@ type sweepFlags struct {
 	fleet    string
 	poll     time.Duration
 	submit   bool
+	adaptive bool
+	gpuHours float64
 	corpus   string // where the traces were read from
 	command  string // that made the sweep, for the report
 }
@@ -106,6 +108,8 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the sweep (default weir-runs/<KEY>)")
 	fl.StringVar(&f.fleet, "fleet", "", "fleet.yaml: how points are run on the cluster of their runner")
 	fl.DurationVar(&f.poll, "poll", 2*time.Second, "time between two looks at a scheduler's queue")
+	fl.BoolVar(&f.adaptive, "adaptive", false, "measure only the points that the frontier gains from")
+	fl.Float64Var(&f.gpuHours, "gpu-hours", 0, "with --adaptive: end when the next point would take more than this; 0 is without limit")
 	fl.BoolVar(&f.submit, "slurm-submit-only", false, "submit the points and end; the same command without this waits for them")
 	f.add(cmd)
 	cmd.AddCommand(newSweepStatusCmd(app), newSweepAttachCmd(app))
@@ -167,6 +171,9 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 			}
 			tbl.update(u)
 		}}
+	if f.adaptive {
+		s.Adaptive = &run.Adaptive{GPUHours: f.gpuHours, Knee: predictedKnee}
+	}
 	sum, err := s.Run(ctx)
 	tbl.done()
 	if f.submit && err == nil && sum.Failed+sum.Refused == 0 {

@@ -28,6 +28,7 @@ const (
 
 	Submitted State = "submitted" // to a scheduler; Job names the allocation
 	Waiting   State = "waiting"   // for its allocation; Detail holds the scheduler's state
+	Chosen    State = "chosen"    // by an adaptive sweep; Detail holds the reason
 	Retried   State = "retried"   // failed in a way that may pass; Detail holds class and reason
 )
 

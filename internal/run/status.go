@@ -41,6 +41,9 @@ func ReadStatus(dir string) ([]*PointStatus, error) {
 	var out []*PointStatus
 	by := map[string]*PointStatus{}
 	for _, e := range entries {
+		if e.Point == "-" {
+			continue // about the sweep, not about a point
+		}
 		p := by[e.Point]
 		if p == nil {
 			p = &PointStatus{Point: e.Point, Name: e.Name}

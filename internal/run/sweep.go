@@ -23,6 +23,8 @@ type Sweep struct {
 	Executor Executor
 	Parallel int  // jobs at once, at least 1
 	FailFast bool // stop beginning jobs after the first that failed
+	// Adaptive chooses which jobs are begun, one at a time; nil begins all, in order.
+	Adaptive *Adaptive
 
 	// Report is called for every change of a job's state, one call at a time.
 	Report func(Update)
@@ -110,6 +112,12 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if s.Adaptive != nil {
+		if err := s.adapt(work, journal, &mu, say, note); err != nil {
+			return sum, err
+		}
+		return sum, errors.Join(ctx.Err(), journalErr)
+	}
 	slots := make(chan struct{}, max(1, s.Parallel))
 	var wg sync.WaitGroup
 	for i := range s.Jobs {
@@ -149,6 +157,35 @@ func (s *Sweep) plan(journal *Journal) error {
 		}
 	}
 	return journal.Append(fresh...)
+}
+
+// adapt runs the jobs that the adaptive choice takes, one after the other. Bundles of an earlier
+// run count as measured.
+func (s *Sweep) adapt(ctx context.Context, journal *Journal, mu *sync.Mutex, say func(Update, string), note func(int, Entry)) error {
+	done := make([]*Outcome, len(s.Jobs))
+	keep := func(u Update, detail string) {
+		if u.State != Started {
+			done[u.Index] = OutcomeOf(u.Result)
+		}
+		say(u, detail)
+	}
+	for i, j := range s.Jobs {
+		if r, err := whole(BundleDir(s.Dir, j)); err == nil && r != nil {
+			s.one(ctx, i, keep, note)
+		}
+	}
+	for {
+		i, why, ok := s.Adaptive.Next(s.Jobs, done)
+		if !ok {
+			mu.Lock()
+			defer mu.Unlock()
+			return journal.Append(Entry{Point: "-", State: Chosen, Detail: "no more: " + why})
+		}
+		note(i, Entry{State: Chosen, Detail: why})
+		if s.one(ctx, i, keep, note) == Failed && s.FailFast || ctx.Err() != nil {
+			return nil
+		}
+	}
 }
 
 // one runs one job and returns the state that it ended in.
