@@ -6,12 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/spec"
 )
 
 func newSchemaCmd(app *App) *cobra.Command {
-	names := append(spec.SchemaNames(), "result")
+	names := append(spec.SchemaNames(), "recipe", "result")
 	return &cobra.Command{
 		Use:   "schema " + strings.Join(names, "|"),
 		Short: "Print the JSON schema of a file, for editors",
@@ -26,7 +27,9 @@ What a schema cannot say, such as a value that depends on another file, the read
 		RunE: func(_ *cobra.Command, args []string) error {
 			var out []byte
 			var err error
-			if args[0] == "result" {
+			if args[0] == "recipe" {
+				out = engine.Schema()
+			} else if args[0] == "result" {
 				out = spec.TypeSchema("result", "A Weir result: the derived metrics of one run of a point.", result.Result{})
 			} else if out, err = spec.Schema(args[0]); err != nil {
 				return usagef("no schema has the name %q; use %s", args[0], strings.Join(names, ", "))

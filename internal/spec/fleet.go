@@ -138,7 +138,7 @@ func readCluster(n *node) *Cluster {
 		}
 	}
 	if v := o.get("env"); v != nil {
-		c.Env = readSettings(v, false)
+		c.Env = readSettings(v)
 	}
 	if v := o.get("node"); v != nil {
 		no := v.object(nodeKeys)
@@ -247,47 +247,5 @@ func fleetSchema() schema {
 	}, "scheduler")
 	s := objectSchema("", map[string]schema{"clusters": {"type": "object", "additionalProperties": cluster}}, "clusters")
 	s["title"] = "fleet.yaml of Weir"
-	return s
-}
-
-func recipeSchema() schema {
-	value := schema{"type": []string{"string", "number", "boolean", "null"}}
-	args := schema{"type": "object", "propertyNames": schema{"not": schema{"pattern": "^-"}},
-		"additionalProperties": schema{"anyOf": []schema{value, {"type": "array", "items": value}}},
-		"description":          "arguments without leading dashes; true is a switch, false and null drop it, a list gives several values"}
-	env := schema{"type": "object", "propertyNames": schema{"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"}, "additionalProperties": value,
-		"description": "variables; null drops one"}
-	command := list(value, "command that starts the role, instead of the engine's own")
-	settings := func() map[string]schema {
-		return map[string]schema{"command": command, "args": args, "env": env, "image": text("container image")}
-	}
-	roles := map[string]schema{}
-	for _, r := range RoleNames {
-		roles[r] = objectSchema("settings of the role "+r, settings())
-	}
-	cond := map[string]schema{}
-	for _, f := range caseFields {
-		cond[f] = schema{"anyOf": []schema{value, {"type": "array", "items": value}}}
-	}
-	cases := settings()
-	cases["if"] = objectSchema("fields of the point and the values that they must have", cond)
-	cases["role"] = enum("for this role only", RoleNames...)
-	props := settings()
-	props["name"] = text("name, that of the file if not given")
-	props["extends"] = text("recipe that this one builds on")
-	props["engine"] = enum("engine", engineNames...)
-	props["version"] = text("version of the engine")
-	props["roles"] = objectSchema("settings by role", roles)
-	props["when"] = list(objectSchema("settings for some points", cases, "if"), "cases, later ones stand before earlier ones")
-	props["host-pool"] = schema{"anyOf": []schema{{"const": "auto"}, objectSchema("size of the host tier", map[string]schema{
-		"ratio": above0("multiple of the device pool").with("maximum", 1000), "gb-per-rank": above0("decimal GB of a rank")}).with("maxProperties", 1)},
-		"description": "auto is the largest pool that fits and is allowed"}
-	props["readiness"] = objectSchema("when a server is up", map[string]schema{"path": schema{"type": "string", "pattern": "^/"},
-		"canary": flagSchema("generate one token end to end, the default"), "within-s": above0("seconds")})
-	props["timeouts"] = objectSchema("seconds", map[string]schema{"start-s": above0("start"), "drain-s": above0("drain"), "stop-s": above0("stop")})
-	props["endpoints"] = list(text("http://host:port"), "addresses of an external engine")
-	s := objectSchema("", props)
-	s["title"] = "recipe of Weir"
-	s["anyOf"] = []schema{{"required": []string{"engine"}}, {"required": []string{"extends"}}}
 	return s
 }

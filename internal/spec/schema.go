@@ -16,7 +16,7 @@ type schema map[string]any
 
 // SchemaNames are the files that Schema describes.
 func SchemaNames() []string {
-	return []string{"master", "runners", "changelog", "fleet", "recipe", "point"}
+	return []string{"master", "runners", "changelog", "fleet", "point"}
 }
 
 // Schema is the JSON schema of a file that this package reads or of a point, indented. What a
@@ -32,8 +32,6 @@ func Schema(name string) ([]byte, error) {
 		s = changelogSchema()
 	case "fleet":
 		s = fleetSchema()
-	case "recipe":
-		s = recipeSchema()
 	case "point":
 		return TypeSchema("point", "A Weir point: one executable benchmark.", Point{}), nil
 	default:

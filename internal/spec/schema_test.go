@@ -72,22 +72,6 @@ func TestSchemasTakeInferenceX(t *testing.T) {
 }
 
 const (
-	testRecipe = `engine: sglang
-version: "0.5.17"
-image: lmsysorg/sglang:v0.5.17
-args: { context-length: 131072, enable-metrics: true, disable-radix-cache: false, mounts: [a, b] }
-env: { NCCL_DEBUG: WARN }
-roles:
-  prefill: { args: { page-size: 64 } }
-  decode: { args: { page-size: 64 }, env: { NCCL_DEBUG: null } }
-when:
-- if: { dp-attn: true, tp: [4, 8] }
-  role: prefill
-  args: { enable-dp-attention: true }
-host-pool: { ratio: 1.5 }
-readiness: { path: /health, within-s: 1800 }
-timeouts: { start-s: 3600, drain-s: 120, stop-s: 30 }
-`
 	testFleet = `clusters:
   cluster:b300-nv:
     scheduler: slurm
@@ -103,7 +87,7 @@ timeouts: { start-s: 3600, drain-s: 120, stop-s: 30 }
 // Schema and reader agree: what a schema refuses the reader refuses, and keys are the same.
 func TestSchemasAndReadersAgree(t *testing.T) {
 	master, runners, changelog := compiled(t, "master"), compiled(t, "runners"), compiled(t, "changelog")
-	recipe, fleet := compiled(t, "recipe"), compiled(t, "fleet")
+	fleet := compiled(t, "fleet")
 	for _, m := range []string{fixedMaster, agentMaster, multiMaster, agenticMaster} {
 		if err := master.Validate(yamlValue(t, []byte(m))); err != nil {
 			t.Errorf("master: %v", err)
@@ -117,12 +101,6 @@ func TestSchemasAndReadersAgree(t *testing.T) {
 		"runners":       {runners, testRunners, func(b []byte) error { _, err := loadText(t, "{}", string(b)); return err }},
 		"older runners": {runners, "a: [b]\n", func(b []byte) error { _, err := loadText(t, "{}", string(b)); return err }},
 		"changelog":     {changelog, oldLog, func(b []byte) error { _, err := ParseChangelog("c", b); return err }},
-		"recipe": {recipe, testRecipe, func(b []byte) error {
-			if _, ps := parseRecipe("r.yaml", b); len(ps) > 0 {
-				return ps
-			}
-			return nil
-		}},
 		"fleet": {fleet, testFleet, func(b []byte) error {
 			if _, ps := parseFleet("f.yaml", b); len(ps) > 0 {
 				return ps
@@ -171,7 +149,6 @@ func TestSchemaKeysAreTheReadersKeys(t *testing.T) {
 		"worker":              {keys(entrySchema(true, true)["properties"].(map[string]schema)["decode"]), workerKeys},
 		"weir":                {keys(weirSchema()), weirKeys},
 		"changelog":           {keys(changelogSchema()["items"].(schema)), changelogKeys},
-		"recipe":              {keys(recipeSchema()), recipeKeys},
 	} {
 		if !reflect.DeepEqual(c.got, sorted(c.want)) {
 			t.Errorf("%s: schema %v, reader %v", name, c.got, sorted(c.want))
@@ -204,52 +181,6 @@ func TestSchemaTakesValidConfigs(t *testing.T) {
 			r.Fatal(err)
 		}
 	})
-}
-
-func TestRecipes(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("base.yaml", testRecipe)
-	write("own.yaml", "extends: base\nargs: { context-length: 8192, disable-radix-cache: true, enable-metrics: null }\nhost-pool: { gb-per-rank: 100 }\n")
-	all, err := LoadRecipes(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &Point{Multinode: true, Prefill: &Worker{Parallel: Parallel{TP: 8, DPAttn: true}}, Decode: &Worker{Parallel: Parallel{TP: 4}}}
-	got := all["own"].For(p, "prefill")
-	var args []string
-	for _, a := range got.Args {
-		args = append(args, strings.TrimSpace(a.Name+" "+strings.Join(a.Values, ",")))
-	}
-	if want := "context-length 8192; disable-radix-cache; mounts a,b; page-size 64; enable-dp-attention"; strings.Join(args, "; ") != want {
-		t.Errorf("prefill args %q, want %q", strings.Join(args, "; "), want)
-	}
-	decode := all["own"].For(p, "decode")
-	if len(decode.Env) != 0 || len(got.Env) != 1 {
-		t.Errorf("env of decode %v, of prefill %v", decode.Env, got.Env)
-	}
-	if h := all["own"].HostPool; h.BytesPerRank != 100e9 || h.RatioPPM != 0 {
-		t.Errorf("host pool %+v", h)
-	}
-	for name, c := range map[string]struct{ text, want string }{
-		"engine":   {"engine: sgalng\n", `"sgalng" is not known here; did you mean sglang?`},
-		"no one":   {"args: {}\n", "engine is missing"},
-		"dashes":   {"engine: vllm\nargs: { --a: 1 }\n", "the name of an argument has leading dashes; write a"},
-		"base":     {"extends: bsae\n", `no recipe has the name "bsae"; did you mean base?`},
-		"itself":   {"extends: bad\n", "recipes extend each other: bad, bad; break the circle"},
-		"case":     {"engine: vllm\nwhen: [{ if: { dp-atn: true } }]\n", "unknown key; did you mean dp-attn?"},
-		"pool":     {"engine: vllm\nhost-pool: { ratio: 1, gb-per-rank: 2 }\n", "ratio stands beside gb-per-rank"},
-		"endpoint": {"engine: vllm\nendpoints: [http://a]\n", "endpoints are those of an external engine"},
-	} {
-		write("bad.yaml", c.text)
-		if _, err := LoadRecipes(dir); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %s", name, err, c.want)
-		}
-	}
 }
 
 func TestFleet(t *testing.T) {
