@@ -68,7 +68,14 @@ func startCluster(t *testing.T) *cluster {
 	gpus = "Name=gpu File=" + dir + "/gpu[0-7]\n"
 	ports := c.ports(4)
 	c.write("gres.conf", gpus)
-	c.write("cgroup.conf", "CgroupAutomount=no\n")
+	cgroups := "CgroupAutomount=no\n"
+	var major int
+	if out, err := exec.Command(material.Tool(t, "slurmctld", "/usr/sbin/slurmctld"), "-V").Output(); err != nil {
+		t.Fatal(err)
+	} else if _, err := fmt.Sscanf(string(out), "slurm-wlm %d.", &major); err == nil && major >= 23 {
+		cgroups = "CgroupPlugin=disabled\n" // releases before have no such plugin
+	}
+	c.write("cgroup.conf", cgroups)
 	c.write("munge.key", strings.Repeat("not a secret at all, thirty-two.", 8))
 	os.Chmod(filepath.Join(dir, "munge.key"), 0o400)
 	conf := fmt.Sprintf(`ClusterName=weirtest
@@ -98,10 +105,6 @@ ReturnToService=2
 SlurmdTimeout=10
 KillWait=3
 MinJobAge=600
-SwitchType=switch/none
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 GresTypes=gpu
 `, host, dir, ports[0])
 	for i := range 3 {

@@ -71,6 +71,16 @@ func TestClusterFaults(t *testing.T) {
 		s.want(map[string]string{"a@1": "cancelled", "b@2": "COMPLETE"})
 		c.idle()
 	})
+	t.Run("interrupt", func(t *testing.T) {
+		c.t = t
+		s := c.sweep("interrupted", "", map[string]string{"a": "@1"})
+		cmd, out := s.begin("--duration", "60s")
+		s.running("a@1")
+		cmd.Process.Signal(os.Interrupt)
+		s.wait(cmd, out, 1)
+		s.want(map[string]string{})
+		c.idle() // cancelled with it
+	})
 	t.Run("engine crash, once", func(t *testing.T) {
 		c.t = t
 		s := c.sweep("crash", "", map[string]string{"a": "@1"})

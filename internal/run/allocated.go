@@ -279,14 +279,8 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 		if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
 			return failf("node", "pre-flight of %s: %v: %s", nodes[p.Node], errors.Join(runErr, err), strings.TrimSpace(errOut.String()))
 		}
-		for _, c := range rep.Checks {
-			if c.Level == plan.Refuse {
-				class := "node"
-				if c.Name == "memory" || c.Name == "plan" {
-					class = "capacity"
-				}
-				return failf(class, "pre-flight of %s: %s: %s; %s", nodes[p.Node], c.Name, c.Seen, c.Change)
-			}
+		if err := refusedBy(&rep); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -72,8 +73,42 @@ const (
 
 // Local is a Launch on this machine: free ports, loopback addresses.
 func Local(weir, scratch string) *Launch {
-	return &Launch{Scratch: scratch, ObservedGPUs: record.Unknown,
+	return &Launch{Scratch: scratch, ObservedGPUs: record.Unknown, Check: checkHere,
 		Place: engine.Place{Addr: func(int) string { return "127.0.0.1" }, Port: FreePort(), Weir: weir}}
+}
+
+// checkHere is the pre-flight of this machine. Of a simulated engine it asks for ports and a
+// little room.
+func checkHere(ctx context.Context, j *Job, d *engine.Deployment) error {
+	q := plan.Request{Simulated: d.Simulated, Conc: j.Point.Conc}
+	for _, p := range d.Processes {
+		q.Ports = append(q.Ports, p.Ports...)
+	}
+	if d.Simulated {
+		q.DiskBytes, q.ShmBytes = 50_000_000, 10_000_000
+	} else if d.Engine != "external" {
+		q.Point = j.Point
+	}
+	rep, err := plan.Preflight(ctx, q)
+	if err != nil {
+		return failf("config", "%v", err)
+	}
+	return refusedBy(rep)
+}
+
+// refusedBy is the failure of a node that does not pass its pre-flight.
+func refusedBy(rep *plan.Report) error {
+	for _, c := range rep.Checks {
+		if c.Level != plan.Refuse {
+			continue
+		}
+		class := "node"
+		if c.Name == "memory" || c.Name == "plan" {
+			class = "capacity"
+		}
+		return failf(class, "pre-flight of %s: %s: %s; %s", rep.Node.Host, c.Name, c.Seen, c.Change)
+	}
+	return nil
 }
 
 // Name is "local".
