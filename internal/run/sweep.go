@@ -170,7 +170,7 @@ func (s *Sweep) adapt(ctx context.Context, journal *Journal, mu *sync.Mutex, say
 		say(u, detail)
 	}
 	for i, j := range s.Jobs {
-		if r, err := whole(BundleDir(s.Dir, j)); err == nil && r != nil {
+		if r, err := Whole(BundleDir(s.Dir, j), j); err == nil && r != nil {
 			s.one(ctx, i, keep, note)
 		}
 	}
