@@ -69,8 +69,9 @@ Axes: ` + axisNames(),
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write; the output when empty")
-	cmd.Flags().Float64Var(&width, "width", 760, "width in `PIXELS`")
-	cmd.Flags().Float64Var(&height, "height", 340, "height in `PIXELS`")
+	width, height = 760, 340
+	floatVar(cmd.Flags(), &width, "width", minPixels, maxPixels, "width in `PIXELS`")
+	floatVar(cmd.Flags(), &height, "height", minPixels, maxPixels, "height in `PIXELS`")
 	return cmd
 }
 

@@ -28,10 +28,12 @@ func newCorpusValidateCmd(app *App) *cobra.Command {
 					return err
 				}
 			} else {
+				remarks := 0
 				for _, x := range v.Findings {
-					word := "remark"
-					if x.Fault {
-						word = "fault"
+					word := "fault"
+					if !x.Fault {
+						word = "remark"
+						remarks++
 					}
 					where := ""
 					if x.Trace != "" {
@@ -39,7 +41,7 @@ func newCorpusValidateCmd(app *App) *cobra.Command {
 					}
 					fmt.Fprintf(app.Out, "%s: %s%s\n", word, where, x.Text)
 				}
-				fmt.Fprintf(app.Out, "%d traces whole, %d broken, %d remarks\n", v.Traces, v.Broken, len(v.Findings)-v.Broken)
+				fmt.Fprintf(app.Out, "%d traces whole, %d broken, %d remarks\n", v.Traces, v.Broken, remarks)
 			}
 			if err != nil {
 				return usage(err)

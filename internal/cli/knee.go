@@ -65,8 +65,9 @@ and with the host tier, and the host memory that twice that concurrency would ne
 	fs.Uint64Var(&f.seed, "seed", 42, "draws the start points")
 	fs.IntVar(&f.pressure, "warmup-requests-per-lane", 10, "one-token requests per agent before the time that counts")
 	fs.BoolVar(&f.modelled, "modelled", false, "take service times from the speeds below instead of the recording")
-	fs.Float64Var(&f.prefill, "prefill-speed", 10_000, "tokens/s of one request where no time was recorded")
-	fs.Float64Var(&f.decode, "decode-speed", 50, "tokens/s of one request where no time was recorded")
+	f.prefill, f.decode = 10_000, 50
+	floatVar(fs, &f.prefill, "prefill-speed", minSpeed, maxSpeed, "tokens/s of one request where no time was recorded")
+	floatVar(fs, &f.decode, "decode-speed", minSpeed, maxSpeed, "tokens/s of one request where no time was recorded")
 	fs.Int64Var(&f.device, "device-pool", 0, "find the knee of a device pool of this many distinct `TOKENS`")
 	fs.Int64Var(&f.host, "host-pool", 0, "with --device-pool: `TOKENS` of the host tier")
 	fs.BoolVar(&f.exclusive, "exclusive", false, "with --host-pool: the tiers hold different tokens (write_back)")
@@ -75,7 +76,7 @@ and with the host tier, and the host memory that twice that concurrency would ne
 	fs.StringVar(&f.svg, "svg", "", "also draw hit rate against capacity into this `FILE`")
 	fs.StringVar(&f.courseSVG, "working-set-svg", "", "also draw the working set over time into this `FILE`")
 	fs.StringVar(&f.plan.factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
-	fs.Float64Var(&f.plan.poolGiB, "device-pool-gib", 0, "size of the device pool of a rank as the engine logged it, `GiB`")
+	floatVar(fs, &f.plan.poolGiB, "device-pool-gib", oneByteGB, maxGiB, "size of the device pool of a rank as the engine logged it, `GiB`")
 	fs.BoolVar(&f.plan.asRecipe, "as-recipe", false, "size host tiers as the published recipes do")
 	inputFlags(fs, &f.plan.masters, &f.plan.runners)
 	f.corpusFlags.add(cmd)
@@ -98,6 +99,9 @@ func (f *kneeFlags) run(ctx context.Context, app *App, args []string) error {
 	o := replay.InferenceX(1, f.duration)
 	o.Seed, o.PressureRequests = f.seed, f.pressure
 	cfg := knee.Config{Options: o, Service: knee.Service{Modelled: f.modelled, PrefillSpeed: f.prefill, DecodeSpeed: f.decode}}
+	progress := newLines(app, "knee")
+	defer progress.clear()
+	cfg.Progress = progress.requests
 	wanted := slices.Compact(slices.Sorted(slices.Values(f.conc)))
 	curves, err := knee.Compute(ctx, c, cfg, wanted)
 	if err != nil {
@@ -112,6 +116,7 @@ func (f *kneeFlags) run(ctx context.Context, app *App, args []string) error {
 	if err != nil {
 		return err
 	}
+	progress.clear()
 	curves = slices.DeleteFunc(curves, func(v *knee.Curve) bool { return !slices.Contains(wanted, v.Concurrency) })
 	capacities := f.capacities(curves)
 	if err := f.draw(curves, pools); err != nil {
@@ -130,14 +135,12 @@ func (f *kneeFlags) check() error {
 	switch {
 	case f.corpus == "":
 		return usagef("no corpus: name a directory or file of traces with --corpus")
-	case len(f.conc) == 0 || slices.Min(f.conc) < 1 || slices.Max(f.conc) > 100_000:
+	case len(f.conc) == 0 || slices.Min(f.conc) < 1 || slices.Max(f.conc) > replay.MaxLanes:
 		return usagef("--concurrency %v: every value is within 1 to 100000", f.conc)
 	case len(f.capacity) > 0 && slices.Min(f.capacity) < 1:
 		return usagef("--capacity %v: every value is at least 1 token", f.capacity)
 	case f.duration <= 0:
 		return usagef("--duration is %v: it must be more than 0", f.duration)
-	case !(f.prefill > 0) || !(f.decode > 0):
-		return usagef("--prefill-speed %v and --decode-speed %v: both must be more than 0", f.prefill, f.decode)
 	case f.pressure < 0 || f.device < 0 || f.host < 0:
 		return usagef("--warmup-requests-per-lane, --device-pool and --host-pool may not be negative")
 	case f.host > 0 && f.device == 0:

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -77,8 +76,8 @@ Modes:
 	fl.Float64Var(&f.load.Rate, "rate", 0, "requests per second")
 	fl.Float64Var(&f.load.Shape, "shape", 1, "gamma: below 1 bursty, 1 is poisson, above 1 even")
 	fl.Float64Var(&f.load.Speed, "speed", 1, "schedule: times faster than recorded")
-	fl.Float64Var(&f.fromS, "from", 0, "schedule: leave out what was recorded before this second")
-	fl.Float64Var(&f.toS, "to", 0, "schedule: leave out what was recorded from this second on; 0 is the end")
+	floatVar(fl, &f.fromS, "from", 0, maxSeconds, "schedule: leave out what was recorded before this second")
+	floatVar(fl, &f.toS, "to", 0, maxSeconds, "schedule: leave out what was recorded from this second on; 0 is the end")
 	fl.IntVar(&f.load.NumUsers, "users", 1, "users: how many at once")
 	fl.Int64Var(&f.tokens, "tokens", 0, "overflow: prompt tokens of one pass, more than the device pool holds")
 	fl.Int64Var(&f.lengths.In, "isl", 1024, "prompt tokens of a made-up turn, without the prefix")
@@ -95,7 +94,7 @@ Modes:
 	fl.DurationVar(&f.duration, "duration", 0, "profiling time; 0 sends the whole list")
 	fl.DurationVar(&f.grace, "grace", 30*time.Second, "for what is in flight after --duration")
 	fl.Float64Var(&f.load.FailedThreshold, "failed-request-threshold", 0, "end when more than this share of the requests failed; 0 is off")
-	fl.Float64Var(&f.expect, "expect-hits", 0, "overflow: the share of the second pass that must be found, else the result is invalid")
+	floatVar(fl, &f.expect, "expect-hits", 0, 1, "overflow: the share of the second pass that must be found, else the result is invalid")
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the bundle (default weir-runs/load-...)")
 	fl.StringVar(&f.tok, "tokenizer", "", "the model's tokenizer.json")
 	fl.StringVar(&f.ext, "extra", "", "JSON object whose members are added to every body")
@@ -169,7 +168,7 @@ func (f *loadFlags) executor() (run.Executor, error) {
 	}
 	words := prompt.Default()
 	if f.tok != "" {
-		raw, err := os.ReadFile(f.tok)
+		raw, err := spec.ReadFile(f.tok, tokenizerLimit)
 		if err != nil {
 			return nil, usage(err)
 		}

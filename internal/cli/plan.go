@@ -12,15 +12,25 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/spec"
+)
+
+// Sizes of files that are read whole.
+const (
+	factsLimit     = 16 << 20
+	indexLimit     = 256 << 20 // model.safetensors.index.json
+	tokenizerLimit = 512 << 20
+	pointLimit     = 64 << 20
 )
 
 // planFlags select points and say how to plan them.
 type planFlags struct {
-	masters                      []string
+	masters, keys                []string
 	runners, factsFile, scenario string
 	modelConfig, corpusPath      string
 	explain, solve, asRecipe     bool
@@ -48,7 +58,9 @@ node, whether it fits the node, whether the configuration allows it, whether the
 it, and what the smallest change is that makes it pass.
 
 Verdicts: fits, policy-violation, oom-host, oom-device, engine-rejects, unknown. The command ends
-with 4 when a point is refused. Where a point gives no size for its host tier, plan takes the
+with 4 when a point is refused. In the table POOLS/NODE, the host memory that the pools of a node
+pin, is held against ALLOWED, the configured share, and TOTAL/NODE, which has the engine processes
+too, against LIMIT, the memory of the node less 5 % and 10 GiB. Where a point gives no size for its host tier, plan takes the
 largest that fits and is allowed; --as-recipe takes what the published launch script passes.`,
 		Example: `  weir plan -f nvidia-master.yaml -r runners.yaml 'glm5.2*'
   weir plan -f nvidia-master.yaml -r runners.yaml --explain --conc 16 glm5.2-fp4-b200-sglang-agentic-mtp
@@ -56,7 +68,13 @@ largest that fits and is allowed; --as-recipe takes what the published launch sc
   weir plan -f nvidia-master.yaml -r runners.yaml --solve 'qwen3.5-fp8-b300*'
   weir plan --model-config config.json --runner cluster:b200-dgxc --framework sglang --tp 8 --precision fp8`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), app, args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.sortArgs(args)
+			if err := f.unused(cmd.Flags()); err != nil {
+				return err
+			}
+			return f.run(cmd.Context(), app)
+		},
 	}
 	fs := cmd.Flags()
 	inputFlags(fs, &f.masters, &f.runners)
@@ -70,15 +88,16 @@ largest that fits and is allowed; --as-recipe takes what the published launch sc
 	fs.StringVar(&f.corpusPath, "corpus", "", "with --solve: find the largest concurrency that is held, from the traces at this `PATH`")
 	fs.IntVar(&f.upTo, "up-to", 128, "with --corpus: look no higher than this concurrency")
 	fs.Int64Var(&f.workingSet, "working-set", 0, "with --solve: `TOKENS` of one lane, instead of a corpus")
-	fs.Float64Var(&f.engineGB, "engine-gb", -1, "host memory of one engine process beside its pools, `GB`; default: the fact")
-	fs.Float64Var(&f.poolGiB, "device-pool-gib", 0, "size of the device pool of a rank as the engine logged it, `GiB`")
-	f.handFlags(cmd)
+	f.engineGB = -1
+	floatVar(fs, &f.engineGB, "engine-gb", 0, maxGB, "host memory of one engine process beside its pools, `GB`; default: the fact")
+	floatVar(fs, &f.poolGiB, "device-pool-gib", oneByteGB, maxGiB, "size of the device pool of a rank as the engine logged it, `GiB`")
+	fs.AddFlagSet(f.handFlags())
 	return cmd
 }
 
 // handFlags describe one point without a master file.
-func (f *planFlags) handFlags(cmd *cobra.Command) {
-	fs := cmd.Flags()
+func (f *planFlags) handFlags() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("by hand", pflag.ContinueOnError)
 	fs.StringVar(&f.runner, "runner", "", "plan one point by hand on this runner `LABEL`")
 	fs.StringVar(&f.framework, "framework", "sglang", "by hand: framework as in a master file")
 	fs.StringVar(&f.image, "image", "", "by hand: image, for the engine's version")
@@ -92,26 +111,68 @@ func (f *planFlags) handFlags(cmd *cobra.Command) {
 	fs.IntVar(&f.ep, "ep", 1, "by hand: expert parallelism")
 	fs.BoolVar(&f.dpAttn, "dp-attn", false, "by hand: data-parallel attention")
 	fs.IntVar(&f.oneConc, "concurrency", 16, "by hand: concurrency")
-	fs.Float64Var(&f.fraction, "mem-fraction", 0, "by hand: share of HBM for weights and KV; default: recipe or engine")
-	fs.Float64Var(&f.ratio, "host-ratio", 0, "by hand: host tier as a multiple of the device pool")
-	fs.Float64Var(&f.hostGB, "host-gb-per-rank", 0, "by hand: host tier as the engine's own size, decimal `GB` per rank")
+	floatVar(fs, &f.fraction, "mem-fraction", ppm, 1, "by hand: share of HBM for weights and KV; default: recipe or engine")
+	floatVar(fs, &f.ratio, "host-ratio", ppm, maxRatio, "by hand: host tier as a multiple of the device pool")
+	floatVar(fs, &f.hostGB, "host-gb-per-rank", oneByteGB, maxGB, "by hand: host tier as the engine's own size, decimal `GB` per rank")
 	fs.Int64Var(&f.budgetGB, "budget-gb", 0, "by hand: host memory that the point may pin on a node, decimal `GB`")
+	return fs
 }
 
-func (f *planFlags) run(ctx context.Context, app *App, args []string) error {
-	var keys []string
-	for _, a := range args { // several files may follow one -f
+// sortArgs parts master files from keys: several files may follow one -f.
+func (f *planFlags) sortArgs(args []string) {
+	for _, a := range args {
 		if strings.HasSuffix(a, ".yaml") || strings.HasSuffix(a, ".yml") {
 			f.masters = append(f.masters, a)
 		} else {
-			keys = append(keys, a)
+			f.keys = append(f.keys, a)
 		}
 	}
+}
+
+// unused refuses a flag that was given and would not count.
+func (f *planFlags) unused(given *pflag.FlagSet) error {
+	var err error
+	refuse := func(format string, a ...any) {
+		if err == nil {
+			err = usagef(format, a...)
+		}
+	}
+	byHand, f2 := f.runner != "", planFlags{}
+	switch {
+	case len(f.masters) > 0 && !byHand:
+		f2.handFlags().VisitAll(func(h *pflag.Flag) {
+			// With a model from a config.json the precision says which weights its index counts.
+			if given.Changed(h.Name) && (h.Name != "precision" || f.modelConfig == "") {
+				refuse("--%s describes a point by hand, with --runner; the points of %s have their own: leave it out, or change the master file", h.Name, strings.Join(f.masters, ", "))
+			}
+		})
+	case byHand && len(f.masters) == 0:
+		for _, name := range []string{"scenario", "conc", "runner-config"} {
+			if given.Changed(name) {
+				refuse("--%s selects among the points of master files; --runner plans one point by hand: leave one of them out", name)
+			}
+		}
+	}
+	for _, name := range []string{"corpus", "up-to", "working-set"} {
+		if !f.solve && given.Changed(name) {
+			refuse("--%s needs --solve", name)
+		}
+	}
+	if given.Changed("up-to") && f.corpusPath == "" {
+		refuse("--up-to needs --corpus")
+	}
+	if f.solve && f.explain {
+		refuse("--explain stands beside --solve; keep one")
+	}
+	return err
+}
+
+func (f *planFlags) run(ctx context.Context, app *App) error {
 	opt, err := f.options()
 	if err != nil {
 		return err
 	}
-	pts, err := f.points(keys, opt)
+	pts, err := f.points(f.keys, opt)
 	if err != nil {
 		return err
 	}
@@ -147,12 +208,9 @@ func (f *planFlags) options() (plan.Options, error) {
 		n := int64(f.engineGB * 1e9)
 		opt.HostProcessBytes = &n
 	}
-	if f.poolGiB < 0 || f.poolGiB > 1<<20 {
-		return opt, usagef("--device-pool-gib %g is not within 0 to 1048576", f.poolGiB)
-	}
 	opt.DevicePoolBytes = int64(f.poolGiB * (1 << 30))
 	if f.factsFile != "" {
-		b, err := os.ReadFile(f.factsFile)
+		b, err := spec.ReadFile(f.factsFile, factsLimit)
 		if err != nil {
 			return opt, usage(err)
 		}
@@ -176,10 +234,7 @@ func readModelConfig(path, precision string) (*facts.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st.Size() > 16<<20 {
-		return nil, fmt.Errorf("%s has %d bytes: a config.json is smaller than 16 MiB", path, st.Size())
-	}
-	b, err := os.ReadFile(path)
+	b, err := spec.ReadFile(path, 16<<20)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +243,11 @@ func readModelConfig(path, precision string) (*facts.Model, error) {
 		return nil, err
 	}
 	index := filepath.Join(filepath.Dir(path), "model.safetensors.index.json")
-	if b, err := os.ReadFile(index); err == nil {
+	if _, err := os.Stat(index); err == nil {
+		b, err := spec.ReadFile(index, indexLimit)
+		if err != nil {
+			return nil, err
+		}
 		if err := m.AddSafetensorsIndex(index, b, precision); err != nil {
 			return nil, err
 		}
@@ -233,8 +292,11 @@ func (f *planFlags) byHand(opt plan.Options) ([]*spec.Point, error) {
 		return nil, usagef("--runner needs --model-config")
 	}
 	const million = 1_000_000
-	if f.fraction < 0 || f.fraction > 1 || f.ratio < 0 || f.ratio > 1000 || f.hostGB < 0 || f.hostGB > 1e6 {
-		return nil, usagef("--mem-fraction is within 0 to 1, --host-ratio within 0 to 1000, --host-gb-per-rank within 0 to 1000000")
+	if f.budgetGB < 0 || f.budgetGB > maxGB {
+		return nil, usagef("--budget-gb %d is not within 0 to %d", f.budgetGB, int64(maxGB))
+	}
+	if f.oneConc < 1 || f.oneConc > replay.MaxLanes {
+		return nil, usagef("--concurrency %d is not within 1 to %d", f.oneConc, replay.MaxLanes)
 	}
 	p := &spec.Point{
 		Key: opt.Model.Name, Model: opt.Model.Name, Precision: f.precision, Framework: f.framework, Image: f.image,
@@ -271,15 +333,15 @@ func verdicts(pts []*spec.Point, opt plan.Options) ([]*plan.Verdict, error) {
 }
 
 func printVerdicts(app *App, vs []*plan.Verdict) error {
-	rows := [][]string{{"VERDICT", "CONC", "ROLE", "DEVICE TOK/RANK", "HOST TOK/RANK", "UNIQUE TOK", "B/TOK", "HOST/RANK", "ON NODE", "LIMIT", "ALLOWED", "KEY"}}
+	rows := [][]string{{"VERDICT", "CONC", "ROLE", "DEVICE TOK/RANK", "HOST TOK/RANK", "UNIQUE TOK", "B/TOK", "HOST/RANK", "POOLS/NODE", "ALLOWED", "TOTAL/NODE", "LIMIT", "KEY"}}
 	for _, v := range vs {
 		if len(v.Roles) == 0 {
 			rows = append(rows, []string{string(v.Status), fmt.Sprint(v.Conc), "-", "-", "-", "-", "-", "-", "-", "-", "-", v.Key})
 		}
 		for _, r := range v.Roles {
-			host, rank, allowed, limit := "-", "-", "-", "unknown"
+			host, rank, pools, allowed, limit := "-", "-", "-", "-", "unknown"
 			if r.Host != nil {
-				host, rank = fmt.Sprint(r.Host.Tokens), plan.GB(r.Host.Bytes)
+				host, rank, pools = fmt.Sprint(r.Host.Tokens), plan.GB(r.Host.Bytes), plan.GB(r.Node.HostPoolBytes)
 			}
 			if r.Node.PolicyBytes.N > 0 {
 				allowed = plan.GB(r.Node.PolicyBytes.N)
@@ -288,7 +350,7 @@ func printVerdicts(app *App, vs []*plan.Verdict) error {
 				limit = plan.GB(r.Node.LimitBytes)
 			}
 			rows = append(rows, []string{string(v.Status), fmt.Sprint(v.Conc), r.Name, fmt.Sprint(r.Device.Tokens), host,
-				fmt.Sprint(int64(r.Workers) * r.UniqueTokens()), fmt.Sprint(r.BytesPerToken), rank, plan.GB(r.Node.TotalBytes), limit, allowed, v.Key})
+				fmt.Sprint(int64(r.Workers) * r.UniqueTokens()), fmt.Sprint(r.BytesPerToken), rank, pools, allowed, plan.GB(r.Node.TotalBytes), limit, v.Key})
 		}
 	}
 	if err := printMerged(app, rows, 1); err != nil {

@@ -65,6 +65,9 @@ func (f *planFlags) holds(ctx context.Context, app *App, sols []plan.Solution) e
 	o := replay.InferenceX(1, time.Hour)
 	o.Seed, o.PressureRequests = 42, 10
 	cfg := knee.Config{Options: o, Service: knee.Service{PrefillSpeed: 10_000, DecodeSpeed: 50}}
+	progress := newLines(app, "plan")
+	defer progress.clear()
+	cfg.Progress = progress.requests
 	var concs []int
 	for n := 1; n < f.upTo; n *= 2 {
 		concs = append(concs, n)
@@ -93,7 +96,7 @@ func (f *planFlags) holds(ctx context.Context, app *App, sols []plan.Solution) e
 }
 
 func printSolutionTable(app *App, sols []plan.Solution) error {
-	rows := [][]string{{"KEY", "CONC", "ROLE", "SETTING", "ON NODE", "BOUND BY", "DEVICE TOK", "BOTH TIERS", "DEVICE HOLDS", "BOTH HOLD"}}
+	rows := [][]string{{"KEY", "CONC", "ROLE", "SETTING", "POOLS/NODE", "BOUND BY", "DEVICE TOK", "BOTH TIERS", "DEVICE HOLDS", "BOTH HOLD"}}
 	dash := func(s string) string {
 		if s == "" {
 			return "-"

@@ -59,13 +59,14 @@ refuses; --out keeps what it saw for the bundle.`,
 	fs.IntVar(&f.gpus, "gpus", 0, "GPUs that must be there; default: the point's ranks on a node")
 	fs.IntSliceVar(&f.ports, "port", nil, "TCP ports that must be free")
 	fs.StringVar(&f.shm, "shm", "", "file system for shared memory; default /dev/shm")
-	fs.Float64Var(&f.shmGB, "shm-gb", 0, "shared memory that must be free, `GB`; default: what the point needs")
+	floatVar(fs, &f.shmGB, "shm-gb", 0, maxDiskGB, "shared memory that must be free, `GB`; default: what the point needs")
 	fs.Int64Var(&f.hugePageKiB, "hugepage-kib", 0, "size of the huge pages of the host tier, `KiB`")
 	fs.StringVar(&f.bundle, "bundle", "", "directory that bundles go to")
-	fs.Float64Var(&f.diskGB, "disk-gb", 0, "room that must be there, `GB`; default 5")
+	floatVar(fs, &f.diskGB, "disk-gb", oneByteGB, maxDiskGB, "room that must be there, `GB`; default 5")
 	fs.StringVar(&f.corpus, "corpus", "", "traces that must be there")
 	fs.StringVar(&f.model, "model-path", "", "checkpoint that must be there, with all its shards")
-	fs.Float64Var(&f.engineGB, "engine-gb", -1, "host memory of one engine process beside its pools, `GB`; default: the fact")
+	f.engineGB = -1
+	floatVar(fs, &f.engineGB, "engine-gb", 0, maxGB, "host memory of one engine process beside its pools, `GB`; default: the fact")
 	fs.StringVar(&f.clock, "clock", "", "compare clocks with `HOST:PORT`")
 	fs.DurationVar(&f.clockMax, "max-clock-offset", time.Duration(plan.ClockLimitNs), "how far the clocks may be apart")
 	fs.StringVar(&f.serveClock, "serve-clock", "", "serve this node's clock on `HOST:PORT` instead of checking")
@@ -119,8 +120,21 @@ func (f *preflightFlags) request(args []string) (plan.Request, error) {
 		HugePageBytes: f.hugePageKiB << 10, BundleDir: f.bundle, DiskBytes: int64(f.diskGB * 1e9), Corpus: f.corpus, Model: f.model,
 		ClockAddr: f.clock, ClockMaxNs: f.clockMax.Nanoseconds(), ProbeDeadline: f.timeout, Simulated: f.simulated,
 	}
-	if f.shmGB < 0 || f.shmGB > 1e9 || f.diskGB < 0 || f.diskGB > 1e9 || f.hugePageKiB < 0 || f.hugePageKiB > 1<<40 || f.gpus < 0 || f.conc < 0 || f.conc > 1e9 || f.timeout <= 0 {
-		return q, usagef("--shm-gb, --disk-gb, --hugepage-kib, --gpus, --conc and --timeout are not negative")
+	for _, n := range []struct {
+		name       string
+		value, top int64
+	}{{"hugepage-kib", f.hugePageKiB, 1 << 40}, {"gpus", int64(f.gpus), 1 << 16}, {"conc", int64(f.conc), 1e9}} {
+		if n.value < 0 || n.value > n.top {
+			return q, usagef("--%s %d is not within 0 to %d", n.name, n.value, n.top)
+		}
+	}
+	for _, p := range f.ports {
+		if p < 1 || p > 65535 {
+			return q, usagef("--port %d is not within 1 to 65535", p)
+		}
+	}
+	if f.timeout <= 0 || f.clockMax <= 0 {
+		return q, usagef("--timeout %v and --max-clock-offset %v: both must be more than 0", f.timeout, f.clockMax)
 	}
 	if f.engineGB >= 0 {
 		n := int64(f.engineGB * 1e9)
@@ -137,7 +151,7 @@ func (f *preflightFlags) point(args []string) (*spec.Point, error) {
 		if len(f.masters) > 0 || len(args) > 0 {
 			return nil, usagef("--point stands beside master files or a key; keep one")
 		}
-		b, err := os.ReadFile(f.pointFile)
+		b, err := spec.ReadFile(f.pointFile, pointLimit)
 		if err != nil {
 			return nil, usage(err)
 		}

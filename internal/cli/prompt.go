@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/spec"
 )
 
 func newPromptCmd(app *App) *cobra.Command {
@@ -202,7 +202,7 @@ func (f *promptFlags) request(c *corpus.Corpus) (prompt.Request, error) {
 }
 
 func readWords(path string) (*prompt.Words, error) {
-	data, err := os.ReadFile(path)
+	data, err := spec.ReadFile(path, tokenizerLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -52,14 +51,16 @@ when the result is not valid, and says why.`,
 				return usagef("no model: name the served model with --model")
 			case corpusPath == "":
 				return usagef("no corpus: name a directory or file of traces with --corpus")
-			case conc < 1:
-				return usagef("--concurrency is %d: at least one agent is needed", conc)
+			case conc < 1 || conc > replay.MaxLanes:
+				return usagef("--concurrency is %d: it lies within 1 to %d agents", conc, replay.MaxLanes)
+			case knobs.o.MaxOut < 0 || gpus < 0:
+				return usagef("--max-output %d and --gpus %d: neither may be negative", knobs.o.MaxOut, gpus)
 			case duration <= 0 && knobs.o.MaxRequests == 0 && knobs.o.MaxTrees == 0:
 				return usagef("nothing ends the run: set --duration, --max-requests or --max-trees")
 			}
 			words := prompt.Default()
 			if tok != "" {
-				raw, err := os.ReadFile(tok)
+				raw, err := spec.ReadFile(tok, tokenizerLimit)
 				if err != nil {
 					return usage(err)
 				}

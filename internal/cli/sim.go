@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -69,9 +68,10 @@ func (f *simFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.dpAttn, "dp-attn", false, "attention is data parallel: every rank has its own cache")
 	fl.Int64Var(&f.device, "device-tokens", 0, "device pool of one rank in tokens (planned from the facts when 0)")
 	fl.Int64Var(&f.host, "host-tokens", 0, "host pool of one rank in tokens, 0 for none")
-	fl.Float64Var(&f.hostRatio, "host-ratio", 0, "host pool as a multiple of the device pool, in place of --host-tokens")
+	floatVar(fl, &f.hostRatio, "host-ratio", 0, maxRatio, "host pool as a multiple of the device pool, in place of --host-tokens")
 	fl.Int64Var(&f.storage, "storage-tokens", 0, "storage tier behind the host pool in tokens, 0 for none")
-	fl.Float64Var(&f.storageGBs, "storage-bandwidth", 5, "what one rank reads from storage, `GB/s`")
+	f.storageGBs = 5
+	floatVar(fl, &f.storageGBs, "storage-bandwidth", oneByteGB, maxGB, "what one rank reads from storage, `GB/s`")
 	fl.StringVar(&f.prefetch, "prefetch-policy", "timeout", "how long a request waits for storage: timeout, best_effort or wait_complete")
 	fl.Int64Var(&f.page, "page-size", 64, "tokens of a page or block")
 	fl.StringVar(&f.policy, "write-policy", "write_through", "write_back, write_through or write_through_selective")
@@ -81,9 +81,9 @@ func (f *simFlags) add(cmd *cobra.Command) {
 	fl.Int64Var(&f.chunk, "chunked-prefill-size", 0, "tokens of prefill in a step (the engine's default when 0)")
 	fl.Int64Var(&f.running, "max-running-requests", 0, "requests that run at once (the engine's default when 0)")
 	fl.Int64Var(&f.context, "context-length", 0, "longest context in tokens (the model's when 0)")
-	fl.Float64Var(&f.accept, "accept-length", 0, "tokens that a decode step yields with speculative decoding")
+	floatVar(fl, &f.accept, "accept-length", 0, maxRatio, "tokens that a decode step yields with speculative decoding")
 	fl.Int64Var(&f.drafts, "draft-tokens", 0, "tokens drafted for a step")
-	fl.Float64Var(&f.memFraction, "mem-fraction", 0, "share of HBM for weights and pool, when the pool is planned")
+	floatVar(fl, &f.memFraction, "mem-fraction", ppm, 1, "share of HBM for weights and pool, when the pool is planned")
 }
 
 // facts are the embedded ones and those of a file.
@@ -92,7 +92,7 @@ func (f *simFlags) facts() (*facts.Set, error) {
 	if f.factsFile == "" {
 		return set, nil
 	}
-	b, err := os.ReadFile(f.factsFile)
+	b, err := spec.ReadFile(f.factsFile, factsLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ does so without the host pool first.`,
 				return usagef("no corpus: name a directory or file of traces with --corpus")
 			}
 			for _, n := range conc {
-				if n < 1 || n > 100_000 {
+				if n < 1 || n > replay.MaxLanes {
 					return usagef("--concurrency %v: every value is within 1 to 100000", conc)
 				}
 			}

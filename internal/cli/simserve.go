@@ -120,7 +120,8 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 	fl.StringVar(&role, "role", "unified", "unified, or one side of a disaggregated engine: prefill or decode")
 	fl.IntVar(&bootstrapPort, "bootstrap-port", 8998, "port of a prefill server that decode servers post to, 0 for any")
 	fl.StringVar(&o.Model, "served-model-name", "", "name that clients ask for (--model when empty)")
-	fl.Float64Var(&o.Speed, "speed", 1, "engine time per time: 10 is ten times as fast")
+	o.Speed = 1
+	floatVar(fl, &o.Speed, "speed", ppm, 1e6, "engine time per time: 10 is ten times as fast")
 	fl.DurationVar(&ttft, "ttft", 0, "constant time to first token, in place of the simulation")
 	fl.DurationVar(&itl, "itl", 0, "constant time between tokens, in place of the simulation")
 	fl.Int64Var(&o.Template, "template-tokens", 0, "tokens that the chat template adds to a message")

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/weirbench/weir/internal/run"
@@ -56,6 +57,44 @@ func (s *status) clear() {
 		fmt.Fprint(s.app.Err, "\r\033[K")
 		s.shown = false
 	}
+}
+
+// A lines is a line on the terminal that says how far replays in virtual time are, several
+// concurrencies at once.
+type lines struct {
+	status
+	mu  sync.Mutex
+	at  time.Time // of the last line
+	ran map[int]int64
+}
+
+// lineEvery is the least time between two lines.
+const lineEvery = 200 * time.Millisecond
+
+func newLines(a *App, what string) *lines {
+	return &lines{status: *newStatus(a, what), ran: map[int]int64{}}
+}
+
+// requests notes how many requests a concurrency has sent.
+func (l *lines) requests(concurrency int, n int64) {
+	if !l.tty {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ran[concurrency] = n
+	if now := time.Now(); now.Sub(l.at) < lineEvery {
+		return
+	} else {
+		l.at = now
+	}
+	var all int64
+	for _, n := range l.ran {
+		all += n
+	}
+	fmt.Fprintf(l.app.Err, "\r\033[K%s: %s: concurrency %d has sent %s requests, %s of all %d replays", l.what,
+		time.Since(l.begun).Round(time.Second), concurrency, thousands(n), thousands(all), len(l.ran))
+	l.shown = true
 }
 
 func asFailure(err error, f **run.Failure) bool { return errors.As(err, f) }

@@ -52,7 +52,7 @@ func SourceKey(path string, opt LoadOptions) ([]byte, error) {
 }
 
 func sumFile(name string) (sum [sha256.Size]byte, err error) {
-	f, err := os.Open(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return sum, err
 	}
@@ -123,7 +123,7 @@ func Compile(path, out string, opt LoadOptions) (*Compilation, error) {
 // wasCompiled reports whether a damaged file looks as if it had been a compiled corpus: it is
 // empty, begins like one, or its beginning was lost.
 func wasCompiled(name string) bool {
-	f, err := os.Open(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return false
 	}

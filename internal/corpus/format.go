@@ -108,8 +108,17 @@ func splitHeader(line string) []string {
 
 // unknownForm is the fault of a file whose form nobody recognised.
 func unknownForm(s *scanner, keys []string) *FormatError {
-	switch c := s.peek(); {
-	case c == 0 && s.pos >= len(s.buf):
+	c := s.peek()
+	array, where := c == '[', "an object, an array or a CSV header"
+	if array { // what the array begins with is what is wrong
+		s.pos++
+		if c = s.peek(); c == ']' {
+			return &FormatError{File: s.file, Msg: "the array is empty: there is no trace in it"}
+		}
+		where = "an object as the first element of the array"
+	}
+	switch {
+	case !array && c == 0 && s.pos >= len(s.buf):
 		return &FormatError{File: s.file, Msg: "the file is empty"}
 	case c == '{':
 		// What is wrong with the object is more useful than that its form is not known.
@@ -117,7 +126,7 @@ func unknownForm(s *scanner, keys []string) *FormatError {
 		s.skip()
 		s.failAt(at, "no known form: the fields of the first object are [%s]; Weir reads %s", strings.Join(keys[:min(len(keys), 20)], ", "), knownForms)
 	default:
-		s.fail("want an object, an array or a CSV header, found %s; Weir reads %s", s.found(), knownForms)
+		s.fail("want %s, found %s; Weir reads %s", where, s.found(), knownForms)
 	}
 	return s.err
 }

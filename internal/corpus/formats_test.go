@@ -193,8 +193,8 @@ func TestMessageLogs(t *testing.T) {
 func TestFormatFaults(t *testing.T) {
 	for _, tc := range []struct{ name, file, text, want string }{
 		{"unknown", "x.json", `{"a":1,"b":2}`, "no known form: the fields of the first object are [a, b]"},
-		{"array", "x.json", `[1,2]`, "want an object, an array or a CSV header"},
-		{"empty array", "x.json", `[]`, "want an object, an array or a CSV header"},
+		{"array", "x.json", `[1,2]`, "want an object as the first element of the array, found a number"},
+		{"empty array", "x.json", `[]`, "the array is empty"},
 		{"mooncake back", "x.jsonl", `{"timestamp":5,"input_length":3,"output_length":1}` + "\n" + `{"timestamp":4,"input_length":3,"output_length":1}`, "x.jsonl:2:1: timestamp: 0.004 s is before the line above it"},
 		{"mooncake blocks", "x.jsonl", `{"timestamp":5,"input_length":513,"output_length":1,"hash_ids":[1,2,3]}`, "x.jsonl:1:1: hash_ids: 3 ids of 512 tokens for an input_length of 513"},
 		{"mooncake negative", "x.jsonl", `{"timestamp":-5,"input_length":513}`, "timestamp: -5 lies outside"},

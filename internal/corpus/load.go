@@ -47,6 +47,18 @@ func Load(path string, opt LoadOptions) (*Corpus, error) {
 	return loadFiles(path, files, opt)
 }
 
+// allBroken is the error of a corpus that holds traces and none that can be read.
+type allBroken struct {
+	path   string
+	faults []error
+}
+
+func (e *allBroken) Error() string {
+	return fmt.Sprintf("%s: all %d traces are broken; the first: %v", e.path, len(e.faults), e.faults[0])
+}
+
+func (e *allBroken) Unwrap() error { return e.faults[0] }
+
 func loadFiles(path string, files []string, opt LoadOptions) (*Corpus, error) {
 	workers := opt.Workers
 	if workers <= 0 {
@@ -93,7 +105,7 @@ func loadFiles(path string, files []string, opt LoadOptions) (*Corpus, error) {
 	c.Notes = notes.lines()
 	if len(c.Traces) == 0 {
 		if len(c.Skipped) > 0 {
-			return nil, fmt.Errorf("%s: all %d traces are broken; the first: %w", path, len(c.Skipped), c.Skipped[0])
+			return nil, &allBroken{path, c.Skipped}
 		}
 		return nil, fmt.Errorf("%s: no trace in it", path)
 	}

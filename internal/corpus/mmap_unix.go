@@ -12,7 +12,7 @@ import (
 
 // mapFile maps a whole file for reading.
 func mapFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +44,9 @@ func unmap(data []byte) {
 // that would compile into one directory do so one behind the other. On a file system without
 // locks both go ahead, which costs time and breaks nothing.
 func lockDir(dir string) (unlock func(), err error) {
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, fmt.Errorf("%s is %s, not a directory", dir, kindOf(info.Mode()))
+	}
 	f, err := os.Open(dir)
 	if err != nil {
 		return nil, err

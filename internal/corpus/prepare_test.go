@@ -526,6 +526,46 @@ func TestSampleKeepsWhatItPromises(t *testing.T) {
 	}
 }
 
+// What is wrong with a corpus as a whole is no broken trace; where all are broken, all are listed.
+func TestValidateWithoutTrace(t *testing.T) {
+	broken := t.TempDir()
+	write(t, broken, "a.json", "{")
+	write(t, broken, "b.json", "[1]")
+	for _, c := range []struct {
+		path           string
+		broken, faults int
+	}{{t.TempDir(), 0, 1}, {filepath.Join(broken, "nowhere"), 0, 1}, {broken, 2, 2}} {
+		v, err := Validate(c.path, LoadOptions{})
+		if err == nil || v.Traces != 0 || v.Broken != c.broken || len(v.Findings) != c.faults {
+			t.Errorf("%s: %+v, %v", c.path, v, err)
+		}
+	}
+}
+
+func TestUnknownFormSaysWhatWasFound(t *testing.T) {
+	for text, want := range map[string]string{
+		"[]":         "the array is empty: there is no trace in it",
+		" [ ]":       "the array is empty",
+		"[1]":        ":1:2: want an object as the first element of the array, found a number",
+		"[[1,2]]":    ":1:2: want an object as the first element of the array, found an array",
+		"[":          "want an object as the first element of the array, found the end of the file",
+		`[{"x": 1}]`: ":1:2: no known form: the fields of the first object are [x]",
+		`{"x": 1}`:   ":1:1: no known form: the fields of the first object are [x]",
+		"5":          "want an object, an array or a CSV header, found a number",
+		`"a"`:        "found a string",
+		"":           "the file is empty",
+		" \n":        "the file is empty",
+		"a,b\n1,2\n": "or a CSV header, found",
+	} {
+		dir := t.TempDir()
+		write(t, dir, "a.json", text)
+		_, err := Load(dir, LoadOptions{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "a.json", worked)

@@ -25,7 +25,7 @@ type source struct {
 }
 
 func openSource(name string) (*source, error) {
-	f, err := os.Open(name)
+	f, err := openRegular(name)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package corpus
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -32,8 +33,15 @@ func Validate(path string, opt LoadOptions) (*Validation, error) {
 	v := &Validation{Name: path}
 	c, err := Load(path, opt)
 	if err != nil {
-		v.Findings = append(v.Findings, Finding{Fault: true, Text: err.Error()})
-		v.Broken = 1
+		faults := []error{err} // of the corpus as a whole, which is no trace that is broken
+		var all *allBroken
+		if errors.As(err, &all) {
+			faults = all.faults
+			v.Broken = len(faults)
+		}
+		for _, err := range faults {
+			v.Findings = append(v.Findings, Finding{Fault: true, Text: err.Error()})
+		}
 		return v, err
 	}
 	v.Fingerprint, v.Traces, v.Broken = c.Fingerprint, len(c.Traces), len(c.Skipped)

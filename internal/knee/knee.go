@@ -33,7 +33,13 @@ const Tolerance = 50_000
 type Config struct {
 	Options replay.Options
 	Service Service
+	// Progress, if any, is told now and then how many requests one concurrency has sent, warm-up
+	// included, and 0 when it begins; from several goroutines at once.
+	Progress func(concurrency int, requests int64)
 }
+
+// progressEvery is the number of requests between two reports of progress.
+const progressEvery = 1000
 
 // Service is how long a request takes.
 type Service struct {
@@ -178,6 +184,10 @@ func one(ctx context.Context, c *corpus.Corpus, cfg Config, lanes int) (*Curve, 
 		return nil, err
 	}
 	t := &target{service: cfg.Service, stack: newStack(c), last: map[conversation]replay.Request{}}
+	if cfg.Progress != nil {
+		cfg.Progress(lanes, 0)
+		t.progress = func(n int64) { cfg.Progress(lanes, n) }
+	}
 	if err := replay.RunVirtual(ctx, s, t, func(*record.Request) {}); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -202,5 +203,38 @@ func TestRecordedKnee(t *testing.T) {
 		if !v.Near(v.Needs()) || v.Near(v.Needs()-64) {
 			t.Errorf("concurrency %d: %d tokens are not the least that is needed", v.Concurrency, v.Needs())
 		}
+	}
+}
+
+// Progress begins at 0 for every concurrency and never falls.
+func TestProgressRises(t *testing.T) {
+	c, err := corpus.Generate(corpus.GenerateOptions{Traces: 8, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	last, reports := map[int]int64{}, 0
+	o := replay.InferenceX(0, time.Hour)
+	cfg := Config{Options: o, Progress: func(n int, sent int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		before, begun := last[n]
+		if begun != (sent > 0) || begun && sent <= before {
+			t.Errorf("concurrency %d: %d requests after %d", n, sent, before)
+		}
+		last[n] = sent
+		reports++
+	}}
+	curves, err := Compute(context.Background(), c, cfg, []int{2, 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range curves {
+		if sent, ok := last[v.Concurrency]; !ok || v.Requests > sent+progressEvery {
+			t.Errorf("concurrency %d: %d of %d requests were told", v.Concurrency, sent, v.Requests)
+		}
+	}
+	if reports < 3 {
+		t.Errorf("only %d reports", reports)
 	}
 }

@@ -17,6 +17,9 @@ type target struct {
 	flying  []flying // a heap by end, then Seq
 	now     int64
 
+	sent     int64 // warm-up included
+	progress func(sent int64)
+
 	requests, prompt, ceiling int64
 	spans                     []span
 	last                      map[conversation]replay.Request // newest prompt of each conversation
@@ -42,6 +45,9 @@ func (a *flying) before(b *flying) bool {
 func (t *target) Start(sink func(*record.Request)) { t.sink = sink }
 
 func (t *target) Send(q replay.Request) {
+	if t.sent++; t.progress != nil && t.sent%progressEvery == 0 {
+		t.progress(t.sent)
+	}
 	counts := q.Phase == record.Profiling
 	found := t.stack.touch(&q, q.Queued, counts, func(since, tokens int64) {
 		t.spans = append(t.spans, span{since, q.Queued, tokens})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/record"
@@ -60,6 +61,10 @@ func (o *Load) check(n int) error {
 		return fmt.Errorf("arrival %d is unknown", o.Arrival)
 	case o.Concurrency < 0 || o.PrefillConcurrency < 0:
 		return fmt.Errorf("concurrency %d and prefill concurrency %d: neither may be negative", o.Concurrency, o.PrefillConcurrency)
+	case o.Concurrency > MaxLanes || o.PrefillConcurrency > MaxLanes || o.Arrival == Users && o.NumUsers > MaxLanes:
+		return fmt.Errorf("concurrency %d, prefill concurrency %d, %d users: each is at most %d", o.Concurrency, o.PrefillConcurrency, o.NumUsers, MaxLanes)
+	case o.MaxOut < 0 || o.DrainNs < 0:
+		return fmt.Errorf("cap on output is %d tokens and drain %v: neither may be negative", o.MaxOut, time.Duration(o.DrainNs))
 	case o.Arrival == Closed && o.Concurrency == 0:
 		return fmt.Errorf("a closed loop needs a concurrency of at least 1")
 	case o.Arrival >= Constant && o.Arrival <= Gamma || o.Arrival == Users:

@@ -87,10 +87,14 @@ func indexOf(what string, names []string, text []byte) (int, error) {
 	return 0, fmt.Errorf("%s %q is not known; known: %s", what, text, strings.Join(names, ", "))
 }
 
+// MaxLanes is the highest concurrency that is replayed. Every lane costs memory from the start,
+// and no server holds more agents at once.
+const MaxLanes = 100_000
+
 // Options are the knobs of agentic replay. The zero value of a cap or limit turns it off.
 // InferenceX gives the values that its scenario passes.
 type Options struct {
-	Lanes int    `json:"lanes"` // units of concurrency, at least 1
+	Lanes int    `json:"lanes"` // units of concurrency, 1 to MaxLanes
 	Seed  uint64 `json:"seed"`  // draws start instants and salts
 
 	// StartMin and StartMax bound the start instant of a tree as shares of the trace's span,
@@ -171,6 +175,15 @@ func (o *Options) check(c *corpus.Corpus) error {
 		return fmt.Errorf("corpus %s has no trace with a root turn: nothing can be replayed", c.Name)
 	case o.Lanes < 1:
 		return fmt.Errorf("concurrency is %d: at least one lane is needed", o.Lanes)
+	case o.Lanes > MaxLanes:
+		return fmt.Errorf("concurrency is %d: at most %d lanes are replayed", o.Lanes, MaxLanes)
+	case o.MaxOut < 0:
+		return fmt.Errorf("cap on output is %d tokens: it may not be negative (0 is no cap)", o.MaxOut)
+	case o.SystemIdleCapNs < 0 || o.TraceIdleCapNs < 0 || o.TurnGapCapNs < 0:
+		return fmt.Errorf("caps on idle time are %v (system), %v (trace) and %v (gap): none may be negative (0 is no cap)",
+			time.Duration(o.SystemIdleCapNs), time.Duration(o.TraceIdleCapNs), time.Duration(o.TurnGapCapNs))
+	case o.WarmupGraceNs < 0 || o.DrainNs < 0:
+		return fmt.Errorf("warm-up grace is %v and drain %v: neither may be negative", time.Duration(o.WarmupGraceNs), time.Duration(o.DrainNs))
 	case !(o.StartMin >= 0 && o.StartMin <= o.StartMax && o.StartMax <= 1):
 		return fmt.Errorf("start ratios are %v and %v: need 0 <= min <= max <= 1", o.StartMin, o.StartMax)
 	case o.PressureRequests < 0 || o.PressureNs < 0:

@@ -308,6 +308,12 @@ func TestOptionsAreChecked(t *testing.T) {
 	c := lineCorpus("a", "b")
 	for want, change := range map[string]func(*Options){
 		"at least one lane":       func(o *Options) { o.Lanes = 0 },
+		"at most 100000 lanes":    func(o *Options) { o.Lanes = MaxLanes + 1 },
+		"cap on output is -1":     func(o *Options) { o.MaxOut = -1 },
+		"-1ns (system)":           func(o *Options) { o.SystemIdleCapNs = -1 },
+		"-1ns (trace)":            func(o *Options) { o.TraceIdleCapNs = -1 },
+		"-1ns (gap)":              func(o *Options) { o.TurnGapCapNs = -1 },
+		"warm-up grace is -1ns":   func(o *Options) { o.WarmupGraceNs = -1 },
 		"0 <= min <= max <= 1":    func(o *Options) { o.StartMin, o.StartMax = 0.8, 0.2 },
 		"set one of them":         func(o *Options) { o.PressureNs = second },
 		"nothing ends the run":    func(o *Options) { o.DurationNs = 0 },

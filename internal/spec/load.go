@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"regexp"
 	"sort"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -64,9 +67,54 @@ func Load(masters []string, runnersFile string) (*Set, error) {
 	return parseSet(files, data, runnersFile != "")
 }
 
-// readFile reads a file up to the limit.
+// readFile reads a file up to the limit; what is longer comes back one byte longer than it.
 func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	return readUpTo(name, fileLimit+1)
+}
+
+// ReadFile reads a configuration file of at most limit bytes. It takes a regular file, or the
+// pipe of a process substitution, which has to end within a minute; a named pipe, a socket or a
+// device is refused before it is opened.
+func ReadFile(name string, limit int64) ([]byte, error) {
+	b, err := readUpTo(name, limit+1)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s %w", name, err)
+	case int64(len(b)) > limit:
+		return nil, fmt.Errorf("%s has more than %d bytes, the most that is read of such a file", name, limit)
+	}
+	return b, nil
+}
+
+// pipeDeadline is how long a pipe may take to end.
+const pipeDeadline = time.Minute
+
+// readable refuses what would wait for ever or never end. A pipe without a name in the file
+// system, which a shell passes as /dev/fd/N, ends with its writer.
+func readable(name string) error {
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	switch m := info.Mode(); {
+	case m&fs.ModeNamedPipe != 0:
+		if _, err := filepath.EvalSymlinks(name); err == nil {
+			return errors.New("it is a named pipe; name a regular file")
+		}
+	case m&fs.ModeSocket != 0:
+		return errors.New("it is a socket; name a regular file")
+	case m&fs.ModeDevice != 0:
+		return errors.New("it is a device; name a regular file")
+	}
+	return nil
+}
+
+func readUpTo(name string, n int64) ([]byte, error) {
+	err := readable(name)
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(name)
+	}
 	if err != nil {
 		var pe *os.PathError
 		if errors.As(err, &pe) {
@@ -75,7 +123,8 @@ func readFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, fileLimit+1))
+	_ = f.SetReadDeadline(time.Now().Add(pipeDeadline)) // a regular file knows none and needs none
+	b, err := io.ReadAll(io.LimitReader(f, n))
 	if err != nil {
 		return nil, fmt.Errorf("cannot be read: %w", err)
 	}
