@@ -52,8 +52,8 @@ func shorter(line, url string) string {
 		{`http://(127\.0\.0\.1|localhost):[0-9]+`, "@URL@"}, {`127\.0\.0\.1:[0-9]+`, "127.0.0.1:0"}, {`@URL@`, url},
 		{`DIR_OF_WEKA_TRACES|--corpus DIR\b`, "--corpus traces"}, {`--corpus --corpus`, "--corpus"},
 		{`--model (my-model|NAME)`, "--model glm-5.2"}, {`^(bin/)?weir replay`, "weir replay --idle-cap 100ms"},
-		{`^weir sim serve`, "weir sim serve --addr 127.0.0.1:0"}, {`^(weir corpus generate.*)`, "rm -rf traces; $1"},
-		{`--duration [0-9]+[hm]`, "--duration 1s"}, {`--for [0-9]+s`, "--for 200ms"}, {`^bin/weir`, "weir"},
+		{`^weir sim serve`, "weir sim serve --addr 127.0.0.1:0"}, {`^(?:bin/)?(weir corpus generate.*)`, "rm -rf traces; $1"},
+		{`--duration [0-9]+[hms]\b`, "--duration 1s"}, {`--for [0-9]+s`, "--for 200ms"}, {`^bin/weir`, "weir"},
 	} {
 		line = regexp.MustCompile(r[0]).ReplaceAllString(line, r[1])
 	}
