@@ -50,6 +50,7 @@ type simFlags struct {
 	drafts                         int64
 	memFraction                    float64
 	factsFile, engine              string
+	fitting                        bool // step times are to be found: a GPU without any begins with the B200's
 	storage                        int64
 	storageGBs                     float64
 	prefetch                       string
@@ -147,7 +148,11 @@ func (f *simFlags) config() (sim.Config, error) {
 	if err != nil {
 		return c, err
 	}
-	if c.Coefficients, err = set.CoefficientsFor(m.Name, g.Name, precision); err != nil {
+	c.Coefficients, err = set.CoefficientsFor(m.Name, g.Name, precision)
+	if err != nil && f.fitting {
+		c.Coefficients, err = set.CoefficientsFor("", "b200", "")
+	}
+	if err != nil {
 		return c, err
 	}
 	r := v.Serving()

@@ -56,6 +56,7 @@ With --published it fits the coefficients that ship with Weir to published resul
 			if published {
 				return writePublished(app, set, out)
 			}
+			f.fitting = true
 			var runs []sim.Observed
 			for _, dir := range args {
 				o, err := observed(dir, &f, set, cmd.Flags().Changed("model"))
