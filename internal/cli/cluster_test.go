@@ -263,7 +263,40 @@ func (c *cluster) try(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		err = fmt.Errorf("%s %v: %w: %s", name, args, err, bytes.TrimSpace(exit.Stderr))
+	}
 	return string(out), err
+}
+
+// must runs a command of the scheduler's until it succeeds: the controller refuses some while
+// what they ask about changes, and does not answer when the machine is busy.
+func (c *cluster) must(name string, args ...string) string {
+	c.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		out, err := c.try(name, args...)
+		if err == nil {
+			return out
+		}
+		if time.Now().After(end) {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// usable waits until a node is idle. Where it does not come back by itself it is resumed.
+func (c *cluster) usable(node string) {
+	c.t.Helper()
+	c.until("idle node "+node, 2*time.Minute, func() bool {
+		state, err := c.try("sinfo", "--noheader", "--Node", "--partition=main", "--nodes="+node, "--format=%T")
+		if state = strings.TrimSpace(state); err != nil || state == "idle" {
+			return err == nil
+		}
+		if strings.HasPrefix(state, "down") || strings.HasPrefix(state, "drain") {
+			c.try("scontrol", "update", "nodename="+node, "state=resume") // refused when it has just come back
+		}
+		return false
+	})
 }
 
 func (c *cluster) until(what string, limit time.Duration, ok func() bool) {

@@ -64,9 +64,7 @@ func TestClusterFaults(t *testing.T) {
 		s := c.sweep("outside", "", map[string]string{"a": "@1", "b": "@2"})
 		cmd, out := s.begin("--duration", "12s")
 		job := s.running("a@1")
-		if _, err := c.try("scancel", job); err != nil {
-			t.Fatal(err)
-		}
+		c.must("scancel", job)
 		s.wait(cmd, out, 1)
 		s.want(map[string]string{"a@1": "cancelled", "b@2": "COMPLETE"})
 		c.idle()
@@ -107,9 +105,7 @@ func TestClusterFaults(t *testing.T) {
 		cmd, out := s.begin("--duration", "8s")
 		s.running("a@1")
 		// A job of a partition that goes first takes all nodes.
-		if _, err := c.try("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 2"); err != nil {
-			t.Fatal(err)
-		}
+		c.must("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
 		s.wait(cmd, out, 0)
 		s.want(map[string]string{"a@1": "COMPLETE"})
 		if es := s.journal(); !slices.ContainsFunc(es, func(e run.Entry) bool { return e.State == run.Retried && strings.Contains(e.Detail, "PREEMPTED") }) {
@@ -122,16 +118,13 @@ func TestClusterFaults(t *testing.T) {
 		s := c.sweep("nodedown", "", map[string]string{"a": "@1"})
 		cmd, out := s.begin("--duration", "20s")
 		job := s.running("a@1")
-		node, err := c.try("squeue", "--noheader", "--job="+job, "--format=%N")
-		if err != nil {
-			t.Fatal(err)
+		node := strings.TrimSpace(c.must("squeue", "--noheader", "--job="+job, "--format=%N"))
+		if node == "" {
+			t.Fatalf("job %s has no node", job)
 		}
-		node = strings.TrimSpace(node)
 		i := int(node[len(node)-1] - '0')
 		c.kill(fmt.Sprintf("slurmd-%d", i), syscall.SIGKILL)
-		if _, err := c.try("scontrol", "update", "nodename="+node, "state=down", "reason=test"); err != nil {
-			t.Fatal(err)
-		}
+		c.must("scontrol", "update", "nodename="+node, "state=down", "reason=test")
 		for pid := range c.left() { // the node is gone with all that ran on it
 			if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && strings.Contains(string(env), "SLURM_JOB_ID="+job+"\x00") {
 				syscall.Kill(pid, syscall.SIGKILL)
@@ -144,9 +137,7 @@ func TestClusterFaults(t *testing.T) {
 			t.Errorf("the journal holds no failed node: %v", es)
 		}
 		c.startNode(i)
-		if _, err := c.try("scontrol", "update", "nodename="+node, "state=resume"); err != nil {
-			t.Fatal(err)
-		}
+		c.usable(node)
 		c.idle()
 	})
 }
@@ -174,8 +165,8 @@ func TestClusterRefused(t *testing.T) {
 	if !strings.Contains(out, "does not count indexer") {
 		t.Errorf("the refusal does not say which pool was forgotten:\n%s", out)
 	}
-	if q, err := c.try("squeue", "--noheader", "--states=all"); err != nil || strings.TrimSpace(q) != "" {
-		t.Errorf("the scheduler has heard of it: %q, %v", q, err)
+	if q := c.must("squeue", "--noheader", "--states=all"); strings.TrimSpace(q) != "" {
+		t.Errorf("the scheduler has heard of it: %q", q)
 	}
 }
 
@@ -210,10 +201,7 @@ func TestClusterKilled(t *testing.T) {
 	s.want(want)
 	c.idle()
 	// Each point ran in one allocation alone, whatever was submitted for it.
-	out, err := c.try("squeue", "--noheader", "--states=all", "--format=%i|%T|%j|%k|%S|%e")
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := c.must("squeue", "--noheader", "--states=all", "--format=%i|%T|%j|%k|%S|%e")
 	ran := map[string]int{}
 	for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
 		ran[strings.Split(line, "|")[2]]++

@@ -109,9 +109,8 @@ func TestClusterAttach(t *testing.T) {
 	if strings.Count(out, " complete ") != 4 {
 		t.Errorf("status says\n%s", out)
 	}
-	jobs, err := c.try("squeue", "--noheader", "--states=all", "--format=%i")
-	if err != nil || len(strings.Fields(jobs)) != 4 {
-		t.Errorf("allocations %q for four points, %v", jobs, err)
+	if jobs := c.must("squeue", "--noheader", "--states=all", "--format=%i"); len(strings.Fields(jobs)) != 4 {
+		t.Errorf("allocations %q for four points", jobs)
 	}
 	c.idle()
 }

@@ -60,8 +60,10 @@ type Health struct {
 	// first token's bytes for the reader; see record.Doubt.
 	TTFT Quantiles `json:"ttft_error"`
 	ITL  Quantiles `json:"itl_error"`
-	// Unbounded counts requests for which nothing gives such a bound: those over TLS and
-	// HTTP/2, which the Calibration alone bounds.
+	// Unbounded counts requests for which nothing gives such a bound and that the Calibration
+	// alone bounds: all over TLS and HTTP/2; over plain HTTP/1.1 those that were answered to
+	// the end before the sender had noted that its write returned, and those whose bytes
+	// came without the kernel's time or filled the reader's buffer.
 	Unbounded uint64 `json:"unbounded"`
 
 	// Stamps is "kernel" when instants are those at which the kernel got the bytes, "read"
