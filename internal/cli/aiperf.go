@@ -113,6 +113,7 @@ type profile struct {
 	entries    int
 	maxContext int64
 	problems   []string
+	limit      clientLimit
 }
 
 func (p *profile) has(name string) bool { return len(p.args.values[name]) > 0 }
@@ -225,6 +226,11 @@ func (p *profile) read() error {
 	}
 	if n := p.whole("--num-profile-runs", 1, 1); n != 1 {
 		p.fail("--num-profile-runs %d: Weir does one run here; 'weir sweep' with seeds repeats a point", n)
+	}
+	if v := p.text("--client-limit", ""); v != "" {
+		if err := p.limit.Set(v); err != nil {
+			p.fail("--client-limit %q: %v", v, err)
+		}
 	}
 	p.seconds("--stats-interval", 30) // checked; the terminal shows progress all the time
 	p.opt = o
@@ -541,7 +547,7 @@ func (p *profile) run(ctx context.Context) error {
 	ex := &run.HTTP{Client: p.client, Prompt: p.body, Words: p.words, Scrape: p.metrics, ObservedGPUs: record.Unknown}
 	bundle := filepath.Join(p.out.Dir, "weir-bundle-"+time.Now().UTC().Format("20060102T150405.000"))
 	status := newStatus(p.app, "aiperf profile")
-	j := &run.Job{Point: point, Corpus: c, Replay: p.opt, Version: buildVersion(), Progress: status.show, Overrides: p.violations}
+	j := &run.Job{Point: point, Corpus: c, Replay: p.opt, Version: buildVersion(), Progress: status.show, Overrides: p.violations, ClientLimit: p.limit.share}
 	r, err := run.Measure(ctx, ex, j, bundle)
 	status.clear()
 	if err != nil {

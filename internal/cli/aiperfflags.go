@@ -63,6 +63,8 @@ var aiperfFlags = func() map[string]aiperfFlag {
 		--use-think-time-only --use-legacy-max-tokens --allow-dataset-wrap --no-allow-dataset-wrap --burst-phase-starts
 		--use-dynamo-conv-aware-routing`)
 
+	add(oneValue, acted, "", `--client-limit`) // Weir's own
+
 	add(noValue, inert, "Weir reads no tokenizer code", `--tokenizer-trust-remote-code`)
 	add(oneValue, inert, "Weir reads no tokenizer code", `--tokenizer-revision`)
 	add(noValue, inert, "Weir takes no GPU telemetry", `--no-gpu-telemetry`)

@@ -21,6 +21,7 @@ type clientFlags struct {
 	spread, caFile, calibrate       string
 	insecure, gzip                  bool
 	timeout, connect, total         time.Duration
+	limit                           clientLimit
 }
 
 // keyEnv is the environment variable that a key is taken from when no flag gives one.
@@ -39,6 +40,7 @@ func (f *clientFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.insecure, "insecure", false, "do not check the server's certificate")
 	fl.BoolVar(&f.gzip, "gzip", false, "accept compressed answers")
 	fl.StringVar(&f.calibrate, "calibrate", "auto", "measure the client's own error before the run, once a host: always, never, or auto: for runs of a minute or more, with what is known of the host for others")
+	f.limit.add(fl)
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
 	fl.DurationVar(&f.connect, "connect-timeout", 30*time.Second, "longest wait for a connection")
 	fl.DurationVar(&f.total, "request-timeout", 4*time.Hour, "longest time of a whole request")

@@ -22,6 +22,7 @@ type launchFlags struct {
 	noGaps  bool
 	maxOut  int64
 	warmup  int
+	limit   clientLimit
 }
 
 func (f *launchFlags) add(fl *pflag.FlagSet) {
@@ -29,11 +30,12 @@ func (f *launchFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.noGaps, "no-gaps", false, "leave out the recorded time between turns")
 	fl.Int64Var(&f.maxOut, "max-output", 0, "most output tokens asked for; 0 takes the recorded ones")
 	fl.IntVar(&f.warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
+	f.limit.add(fl)
 }
 
 // job plans one repeat of a point with its recipe.
 func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat int) (*run.Job, error) {
-	j := &run.Job{Point: p, Corpus: c, CorpusPath: path, Replay: run.ReplayOptions(p), Repeat: repeat, Version: buildVersion()}
+	j := &run.Job{Point: p, Corpus: c, CorpusPath: path, Replay: run.ReplayOptions(p), Repeat: repeat, Version: buildVersion(), ClientLimit: f.limit.share}
 	q := p
 	if p.Weir.Recipe == "" {
 		return nil, fmt.Errorf("%s:%d: weir.recipe: %s names no recipe: write weir: {recipe: sim} for the simulated engine, a recipe's name to start an engine, or measure a running server with 'weir replay --url'",

@@ -137,7 +137,7 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if err := bundleForOutput(f.out); err != nil {
 		return err
 	}
-	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Version: buildVersion()}
+	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Version: buildVersion(), ClientLimit: f.client.limit.share}
 	status := newStatus(app, "load")
 	j.Progress = status.show
 	r, err := run.Measure(ctx, ex, j, f.out)

@@ -100,7 +100,7 @@ when the result is not valid, and says why.`,
 			if err := bundleForOutput(out); err != nil {
 				return err
 			}
-			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion()}
+			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion(), ClientLimit: cf.limit.share}
 			status := newStatus(app, "replay")
 			j.Progress = status.show
 			r, err := run.Measure(cmd.Context(), ex, j, out)

@@ -62,8 +62,8 @@ type Meta struct {
 	// ErrorRateLimit is the share of failed requests, 0 to 1, above which the result is
 	// invalid; nil takes the default of package result.
 	ErrorRateLimit *float64 `json:"error_rate_limit,omitempty"`
-	// ClientLimit is the share of the median that the client's own error may reach, 0 to 1;
-	// nil takes the default of package result.
+	// ClientLimit is the share of the median that the client's own error may reach, from 0 on;
+	// a negative number sets no limit, nil takes the default of package result.
 	ClientLimit *float64 `json:"client_limit,omitempty"`
 }
 

@@ -222,6 +222,13 @@ func TestReasons(t *testing.T) {
 			m.Client = &record.Client{TTFTBoundNs: 11 * ms, ITLBoundNs: record.Unknown, GCPauseNs: record.Unknown, TimerLagNs: record.Unknown}
 			return steady(100, m)
 		}},
+		{ClientBound, func(m *record.Meta) []*record.Request {
+			m.Virtual = false
+			limit := 0.02
+			m.ClientLimit = &limit
+			m.Client = &record.Client{TTFTBoundNs: 5 * ms, ITLBoundNs: record.Unknown, GCPauseNs: record.Unknown, TimerLagNs: record.Unknown}
+			return steady(100, m)
+		}},
 		{CacheNotClean, func(m *record.Meta) []*record.Request { m.CacheClean = &dirty; return steady(100, m) }},
 		{OffloadInert, func(m *record.Meta) []*record.Request {
 			m.Point = []byte(`{"conc":2,"offload":{"mode":"dram"}}`)
@@ -270,6 +277,34 @@ func TestReasons(t *testing.T) {
 				t.Errorf("other reasons too: %v", r.Reasons)
 			}
 		})
+	}
+}
+
+// TestClientLimit: what the usual limit would refuse is a warning under a wider one or none.
+func TestClientLimit(t *testing.T) {
+	for _, c := range []struct {
+		limit float64
+		bound int64
+		valid bool
+		warns int
+	}{
+		{0.05, 9 * ms, true, 0}, {0.05, 11 * ms, false, 0}, {0.1, 11 * ms, true, 1}, {0.1, 21 * ms, false, 0},
+		{-1, 9 * ms, true, 0}, {-1, 11 * ms, true, 1}, {-1, 900 * ms, true, 1}, {0, 2 * ms, false, 0}, {0, ms, true, 0},
+	} {
+		m := meta()
+		m.Virtual = false
+		m.ClientLimit = &c.limit
+		m.Client = &record.Client{TTFTBoundNs: c.bound, ITLBoundNs: record.Unknown, GCPauseNs: record.Unknown, TimerLagNs: record.Unknown}
+		r := derived(t, m, steady(100, m)...)
+		warns := 0
+		for _, w := range r.Warnings {
+			if w.Code == ClientBound {
+				warns++
+			}
+		}
+		if r.Valid != c.valid || warns != c.warns {
+			t.Errorf("limit %v, bound %d ms: valid %v, %d warnings; want %v and %d (%v)", c.limit, c.bound/ms, r.Valid, warns, c.valid, c.warns, r.Reasons)
+		}
 	}
 }
 

@@ -71,6 +71,9 @@ func judge(r *Result, b *record.Bundle, t *tally) {
 	bad := func(c Code, format string, a ...any) {
 		r.Reasons = append(r.Reasons, Finding{c, fmt.Sprintf(format, a...)})
 	}
+	note := func(c Code, format string, a ...any) {
+		r.Warnings = append(r.Warnings, Finding{c, fmt.Sprintf(format, a...)})
+	}
 	if b.State == record.Failed {
 		bad(RunFailed, "%s: %s", b.End.Class, b.End.Reason)
 	}
@@ -105,7 +108,7 @@ func judge(r *Result, b *record.Bundle, t *tally) {
 	if m.Cancelled != "" {
 		bad(Cancelled, "%s", m.Cancelled)
 	}
-	clientBound(r, m, t, bad)
+	clientBound(r, m, t, bad, note)
 	if m.CacheClean != nil && !*m.CacheClean {
 		bad(CacheNotClean, "the cache was not empty when the run began")
 	}
@@ -120,11 +123,12 @@ func judge(r *Result, b *record.Bundle, t *tally) {
 		bad(UnsafeOverride, "%s", o)
 	}
 	r.Valid = len(r.Reasons) == 0
-	warn(r, m, t)
+	warn(r, m, t, note)
 }
 
-// clientBound compares the client's error with the medians that it would spoil.
-func clientBound(r *Result, m *record.Meta, t *tally, bad func(Code, string, ...any)) {
+// clientBound compares the client's error with the medians that it would spoil. What the usual
+// limit would have refused is a warning where a run has a wider one or none.
+func clientBound(r *Result, m *record.Meta, t *tally, bad, note func(Code, string, ...any)) {
 	if m.Virtual {
 		return
 	}
@@ -134,8 +138,14 @@ func clientBound(r *Result, m *record.Meta, t *tally, bad func(Code, string, ...
 	}
 	over := func(what string, errorNs float64, of []float64, name string) {
 		med, ok := median(of)
-		if ok && errorNs > clientFloorNs && errorNs > float64(limit*med) {
+		exceeds := func(share float64) bool { return ok && errorNs > clientFloorNs && errorNs > float64(share*med) }
+		switch {
+		case limit >= 0 && exceeds(limit):
 			bad(ClientBound, "%s is %.2f ms, over %.1f %% of the median %s of %.2f ms", what, errorNs/1e6, 100*limit, name, med/1e6)
+		case exceeds(ClientLimit) && limit < 0:
+			note(ClientBound, "%s is %.2f ms, over the usual %.1f %% of the median %s of %.2f ms; this run was set no limit", what, errorNs/1e6, 100*ClientLimit, name, med/1e6)
+		case exceeds(ClientLimit):
+			note(ClientBound, "%s is %.2f ms, over the usual %.1f %% of the median %s of %.2f ms; this run's limit is %.1f %%", what, errorNs/1e6, 100*ClientLimit, name, med/1e6, 100*limit)
 		}
 	}
 	if m.Client != nil {
@@ -167,10 +177,7 @@ func inert(r *Result, bad func(Code, string, ...any)) {
 // nothing is declared about its offloading.
 const external = "external"
 
-func warn(r *Result, m *record.Meta, t *tally) {
-	note := func(c Code, format string, a ...any) {
-		r.Warnings = append(r.Warnings, Finding{c, fmt.Sprintf(format, a...)})
-	}
+func warn(r *Result, m *record.Meta, t *tally, note func(Code, string, ...any)) {
 	usage(r, t, note)
 	h := r.Hits
 	if r.Point.Offload.Mode == "none" && r.Point.Framework != external && h.Host != nil && *h.Host > 0 {

@@ -60,7 +60,7 @@ func endFailed(dir string, f *Failure) error {
 
 // job makes the job again that was submitted.
 func (js *JobSpec) job() (*Job, error) {
-	j := &Job{Point: js.Point, Repeat: js.Repeat, Recipe: js.Recipe, Replay: js.Replay, Version: js.Version, CorpusPath: js.Corpus}
+	j := &Job{Point: js.Point, Repeat: js.Repeat, Recipe: js.Recipe, Replay: js.Replay, Version: js.Version, CorpusPath: js.Corpus, ClientLimit: js.Limit}
 	q, err := js.Recipe.Planned(js.Point)
 	if err != nil {
 		return nil, err

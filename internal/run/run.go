@@ -36,6 +36,8 @@ type Job struct {
 	CorpusPath string
 	// Overrides are the rules that were switched off by hand; any makes the result invalid.
 	Overrides []string
+	// ClientLimit is record.Meta's: the share of the median that the client's own error may reach.
+	ClientLimit *float64
 	// Version of the program, for the bundle.
 	Version string
 	// Progress is called now and then while the job runs; nil is allowed.
@@ -133,6 +135,7 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.Point = raw
 	m.Seed = j.seed()
 	m.UnsafeOverrides = j.Overrides
+	m.ClientLimit = j.ClientLimit
 	m.Repeat = j.Repeat
 	m.Semantics = replay.Semantics
 	schedule := any(j.options())

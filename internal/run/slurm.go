@@ -78,6 +78,7 @@ type JobSpec struct {
 	Weir    string         `json:"weir"`
 	Version string         `json:"version"`
 	Nodes   int            `json:"nodes"`
+	Limit   *float64       `json:"client_limit,omitempty"` // Job.ClientLimit
 }
 
 // Name is "slurm".
@@ -207,7 +208,7 @@ func (s *Slurm) submit(ctx context.Context, j *Job, home string) (*attempt, erro
 		return nil, err
 	}
 	js := JobSpec{Token: a.token, Current: filepath.Join(home, "current"), Bundle: a.bundle(), Point: j.Point, Repeat: j.Repeat,
-		Corpus: corpusPath, Print: j.Corpus.Fingerprint, Replay: j.Replay, Recipe: j.Recipe, Cluster: cluster, Weir: s.Weir, Version: j.Version, Nodes: max(1, d.Nodes)}
+		Corpus: corpusPath, Print: j.Corpus.Fingerprint, Replay: j.Replay, Recipe: j.Recipe, Cluster: cluster, Weir: s.Weir, Version: j.Version, Nodes: max(1, d.Nodes), Limit: j.ClientLimit}
 	raw, err := json.MarshalIndent(js, "", "  ")
 	if err != nil {
 		return nil, err
