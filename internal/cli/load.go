@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type loadFlags struct {
 	gpus                               int
 	expect, fromS, toS                 float64
 	noProbe, legacy                    bool
+	metrics                            metricsFlags
 }
 
 func newLoadCmd(app *App) *cobra.Command {
@@ -67,6 +69,7 @@ Modes:
 	}
 	fl := cmd.Flags()
 	f.client.add(fl)
+	f.metrics.add(fl)
 	fl.StringVar(&f.model, "model", "", "name of the served model")
 	fl.StringVar(&f.mode, "mode", "closed", "how requests are spread over time; see above")
 	fl.StringVar(&f.corpus, "corpus", "", "directory or file of traces whose root streams are sent, in place of made-up prompts")
@@ -149,7 +152,7 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if f.load.Passes < 2 || err != nil && !isInvalid(err) {
 		return err
 	}
-	return errors.Join(err, f.printPasses(app))
+	return errors.Join(err, f.printPasses(app, r.Passes))
 }
 
 // isInvalid tells an invalid result, which has been printed, from a failure to print it.
@@ -180,7 +183,12 @@ func (f *loadFlags) executor() (run.Executor, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
+	sc, err := f.metrics.options(cfg)
+	if err != nil {
+		return nil, usage(err)
+	}
 	return &run.HTTP{
+		Scrape: sc,
 		Client: cfg, Calibrator: calibrator,
 		Prompt: prompt.Options{Models: []string{f.model}, IgnoreEOS: true, LegacyMaxTokens: f.legacy, Extra: []byte(f.ext)},
 		Words:  words, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,
@@ -236,26 +244,18 @@ func (f *loadFlags) conversations(app *App) (*corpus.Corpus, error) {
 }
 
 // printPasses prints what each pass found, and judges the second.
-func (f *loadFlags) printPasses(app *App) error {
-	b, err := record.OpenBundle(f.out)
-	if err != nil {
-		return err
-	}
-	passes, err := replay.Passes(b.Requests())
-	if err != nil {
-		return err
-	}
+func (f *loadFlags) printPasses(app *App, passes []replay.PassHits) error {
 	if !app.JSON {
 		fmt.Fprintln(app.Out)
 		tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(tw, "PASS\tREQUESTS\tFAILED\tPROMPT TOKENS\tDEVICE\tHOST\tSTORAGE\tALL TIERS\tMEAN TTFT\t")
+		fmt.Fprintln(tw, "PASS\tREQUESTS\tFAILED\tPROMPT TOKENS\tDEVICE\tHOST\tSTORAGE\tALL TIERS\tFROM\tMEAN TTFT\t")
 		for _, p := range passes {
 			ttft := "-"
 			if p.TTFTMeanNs >= 0 {
 				ttft = time.Duration(p.TTFTMeanNs).Round(time.Millisecond).String()
 			}
-			fmt.Fprintf(tw, "%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", p.Pass, p.Requests, p.Failed, thousands(p.PromptTokens),
-				share(p.Device, p.KnownSplit), share(p.Host, p.KnownSplit), share(p.Storage, p.KnownSplit), share(p.Total, p.KnownTotal), ttft)
+			fmt.Fprintf(tw, "%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", p.Pass, p.Requests, p.Failed, thousands(p.PromptTokens),
+				share(p.Device, p.KnownSplit), share(p.Host, p.KnownSplit), share(p.Storage, p.KnownSplit), share(p.Total, p.KnownTotal), cmp.Or(p.HitsFrom, "-"), ttft)
 		}
 		if err := tw.Flush(); err != nil {
 			return err

@@ -11,13 +11,16 @@ import (
 	"testing"
 
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/sim"
 	"github.com/weirbench/weir/internal/sim/simhttp"
 	"github.com/weirbench/weir/internal/spec"
 )
 
 // simServer serves a simulated engine on loopback until the test ends.
-func simServer(t *testing.T, device, host int64) string {
+func simServer(t *testing.T, device, host int64) string { return simEngine(t, "sglang", device, host) }
+
+func simEngine(t *testing.T, engine string, device, host int64) string {
 	t.Helper()
 	m, err := facts.ModelByName("glm-5.2")
 	if err != nil {
@@ -32,7 +35,7 @@ func simServer(t *testing.T, device, host int64) string {
 			Model: m, GPU: g, Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1}, WeightPrecision: "fp4", KVDType: "fp8",
 			KVBytesPerToken: 55_800, DeviceTokens: device, HostTokens: host, WritePolicy: "write_back",
 		},
-		Engine: "sglang", Speed: 50,
+		Engine: engine, Speed: 50,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +77,44 @@ func TestOverflowProvesTheHostTier(t *testing.T) {
 		}
 		if c.code != exitOK && !strings.Contains(errOut, c.want) {
 			t.Errorf("host pool %d: %s", c.host, errOut)
+		}
+	}
+}
+
+// TestOverflowTiers: whatever usage says, the server's counters tell the passes' hits by tier,
+// and both engines' second pass comes from the host.
+func TestOverflowTiers(t *testing.T) {
+	for _, engine := range []string{"sglang", "vllm"} {
+		url := simEngine(t, engine, 120_000, 1_000_000)
+		code, out, errOut := weir("load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "300000",
+			"--isl", "8192", "--osl", "1", "-c", "4", "--metrics-every", "100ms", "--json", "-o", filepath.Join(t.TempDir(), "b"))
+		if code != exitOK && !strings.Contains(errOut, "client-bound") {
+			t.Fatalf("%s: exit code %d: %s", engine, code, errOut)
+		}
+		var o struct {
+			Result struct {
+				Server struct {
+					Samples  int
+					Counters *struct {
+						Host int64 `json:"hit_host_tokens"`
+					}
+				}
+				Passes []replay.PassHits
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &o); err != nil {
+			t.Fatal(err)
+		}
+		p := o.Result.Passes
+		if len(p) != 2 || p[1].HitsFrom != "counters" || o.Result.Server.Samples == 0 {
+			t.Fatalf("%s: %+v", engine, o.Result)
+		}
+		sum := p[0].Host + p[1].Host
+		if found := p[1].Device + p[1].Host; found*10 < p[1].KnownSplit*9 || p[1].Host*2 < found || p[0].Host*10 > p[0].KnownSplit {
+			t.Errorf("%s: second pass %+v after %+v", engine, p[1], p[0])
+		}
+		if c := o.Result.Server.Counters; c == nil || c.Host != sum {
+			t.Errorf("%s: the passes add up to %d, the run has %+v", engine, sum, c)
 		}
 	}
 }

@@ -25,6 +25,10 @@ const (
 	Primer    Phase = "primer"    // warm-up: one token on the prefix before the start instant
 	Pressure  Phase = "pressure"  // warm-up: further turns, one token each, no idle time
 	Profiling Phase = "profiling"
+
+	// NextPass is no phase of a request: it marks the sample that was asked for when a load began
+	// its list of conversations again.
+	NextPass Phase = "pass"
 )
 
 // Times are the eight instants of one request, in nanoseconds since the run's epoch.

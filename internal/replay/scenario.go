@@ -2,7 +2,6 @@ package replay
 
 import (
 	"fmt"
-	"iter"
 
 	"github.com/weirbench/weir/internal/record"
 )
@@ -43,38 +42,36 @@ type PassHits struct {
 	PromptTokens int64 `json:"prompt_tokens"`
 	// Device to Total are summed over the requests for which the server told them; known says
 	// of how many prompt tokens that is.
-	Device      int64 `json:"device"`
-	Host        int64 `json:"host"`
-	Storage     int64 `json:"storage"`
-	Total       int64 `json:"total"`
-	KnownSplit  int64 `json:"known_split_tokens"` // prompt tokens with a known split by tier
-	KnownTotal  int64 `json:"known_total_tokens"`
-	Ceiling     int64 `json:"ceiling_tokens"` // an infinite cache would have found
-	TTFTMeanNs  int64 `json:"ttft_mean_ns"`   // record.Never when there was no first token
+	Device     int64 `json:"device"`
+	Host       int64 `json:"host"`
+	Storage    int64 `json:"storage"`
+	Total      int64 `json:"total"`
+	KnownSplit int64 `json:"known_split_tokens"` // prompt tokens with a known split by tier
+	KnownTotal int64 `json:"known_total_tokens"`
+	Ceiling    int64 `json:"ceiling_tokens"` // an infinite cache would have found
+	TTFTMeanNs int64 `json:"ttft_mean_ns"`   // record.Never when there was no first token
+	// HitsFrom is "usage", or "counters" when the tiers come from the growth of the server's
+	// counters from the start of the pass to that of the next one; empty when neither told.
+	HitsFrom    string `json:"hits_from,omitempty"`
+	BeganNs     int64  `json:"-"` // when its first request was sent
 	firstTokens int64
 	ttft        int64
 }
 
-// Passes sums the profiling records of a load by pass.
-func Passes(records iter.Seq2[*record.Request, error]) ([]PassHits, error) {
-	var out []PassHits
-	for r, err := range records {
-		if err != nil {
-			return nil, err
-		}
-		if r.Phase != record.Profiling || r.Play < 0 {
-			continue
-		}
-		for len(out) <= r.Play {
-			out = append(out, PassHits{Pass: len(out) + 1, TTFTMeanNs: record.Never})
-		}
-		out[r.Play].add(r)
+// AddPass counts a profiling record of a load to the pass that it belongs to.
+func AddPass(out []PassHits, r *record.Request) []PassHits {
+	for len(out) <= r.Play {
+		out = append(out, PassHits{Pass: len(out) + 1, TTFTMeanNs: record.Never, BeganNs: record.Never})
 	}
-	return out, nil
+	out[r.Play].add(r)
+	return out
 }
 
 func (p *PassHits) add(r *record.Request) {
 	p.Requests++
+	if at := r.Times.Sent; at >= 0 && (p.BeganNs < 0 || at < p.BeganNs) {
+		p.BeganNs = at
+	}
 	if !r.OK() {
 		p.Failed++
 		return
@@ -91,10 +88,12 @@ func (p *PassHits) add(r *record.Request) {
 		p.Host += h.Host
 		p.Storage += max(h.Storage, 0)
 		p.KnownSplit += in
+		p.HitsFrom = "usage"
 	}
 	if h.Total >= 0 {
 		p.Total += h.Total
 		p.KnownTotal += in
+		p.HitsFrom = "usage"
 	}
 	if t := &r.Times; t.FirstToken >= 0 && t.Sent >= 0 {
 		p.firstTokens++

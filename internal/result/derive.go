@@ -74,6 +74,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	r.Pools = pools(m)
 
 	t := newTally(m)
+	passes := newPasses(m)
 	for q, err := range requests {
 		if err != nil {
 			return nil, err
@@ -82,17 +83,21 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 			return nil, fmt.Errorf("%s/%s: request %d: %w", b.Dir, record.RequestsFile, q.Seq, err)
 		}
 		t.add(q)
+		passes.add(q)
 	}
 	t.fill(r)
 	srv := newGauges(m.Window)
+	passes.begin()
 	for s, err := range samples {
 		if err != nil {
 			return nil, err
 		}
 		srv.add(s)
+		passes.sample(s)
 	}
 	r.Server = srv.server()
 	srv.fallBack(r)
+	r.Passes = passes.list()
 	if m.Client != nil {
 		r.Client = Client{
 			TTFTBoundS: seconds(m.Client.TTFTBoundNs), ITLBoundS: seconds(m.Client.ITLBoundNs),

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 
 	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/spec"
 )
 
@@ -58,10 +59,12 @@ type Result struct {
 	Intvty     Intvty     `json:"interactivity"`
 	Throughput Throughput `json:"throughput"`
 	Hits       Hits       `json:"hits"`
-	Intervals  Intervals  `json:"intervals"`
-	Jobs       Jobs       `json:"jobs"`
-	Server     Server     `json:"server"`
-	Client     Client     `json:"client"`
+	// Passes are the passes of a load that sends its list of conversations more than once.
+	Passes    []replay.PassHits `json:"passes,omitempty"`
+	Intervals Intervals         `json:"intervals"`
+	Jobs      Jobs              `json:"jobs"`
+	Server    Server            `json:"server"`
+	Client    Client            `json:"client"`
 }
 
 // GPUs are physical GPUs. Per-GPU numbers divide by Used.

@@ -142,7 +142,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	var writeErr error
 	lastSay := clock.Now()
 	meter := j.meter()
-	runErr := replay.RunReal(ctx, s, &marking{Target: t, scraper: sc}, clock, func(r *record.Request) {
+	runErr := replay.RunReal(ctx, s, &marking{Target: t, scraper: sc, passes: j.Load != nil && j.Load.Passes > 1}, clock, func(r *record.Request) {
 		meter.Add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)

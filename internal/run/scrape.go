@@ -35,12 +35,14 @@ func (h *HTTP) scraper(ctx context.Context, clock replay.Clock, w *record.Bundle
 	return sc, nil
 }
 
-// marking asks for a scrape when the first request of the profiling phase goes out, so that the
-// counters have a reference at the window's start. It does not wait for it.
+// marking asks for a scrape when the first request of the profiling phase, and of every further
+// pass of a load, goes out, so that the counters have a reference there. It does not wait for it.
 type marking struct {
 	*client.Target
 	scraper *scrape.Scraper
 	marked  bool
+	passes  bool // the load sends its list more than once
+	pass    int
 }
 
 // Send implements replay.Target.
@@ -48,6 +50,10 @@ func (t *marking) Send(q replay.Request) {
 	if !t.marked && t.scraper != nil && q.Phase == record.Profiling {
 		t.marked = true
 		t.scraper.Mark(record.Profiling)
+	}
+	if t.passes && t.scraper != nil && q.Phase == record.Profiling && q.Play > t.pass {
+		t.pass = q.Play
+		t.scraper.Mark(record.NextPass)
 	}
 	t.Target.Send(q)
 }
