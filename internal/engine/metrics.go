@@ -27,6 +27,11 @@ const (
 	PrefillInflight  // requests whose KV is on its way
 	DecodePrealloc   // requests without room
 	DecodeTransfer   // requests whose KV has not come
+	FrontendWaiting  // requests before their first token as a frontend sees them, those in engines included
+	DeviceBlocks     // size of the device pool in blocks
+	UsedBlocks       // blocks of the device pool that requests hold
+	IndexedBlocks    // blocks of the device pool that a prefix can be found in
+	BlockTokens      // tokens of a block
 
 	PromptTokens       // prompt tokens, reused prefix included
 	OutputTokens       // generated tokens
@@ -51,6 +56,8 @@ const (
 	FrontendHits       // of which the engines reused
 	FrontendOutput     // generated tokens that the frontend saw
 	EndedRequests      // requests that ended
+	DraftSteps         // decode steps with drafted tokens
+	DraftAccepted      // drafted tokens that were accepted in them
 	quantityCount  int = iota
 )
 
@@ -61,6 +68,8 @@ var quantityNames = [Quantities]string{
 	DeviceUsage: "device_usage", DeviceUsed: "device_used_tokens", DeviceEvictable: "device_evictable_tokens",
 	DeviceTokens: "device_pool_tokens", HostUsage: "host_usage", HostUsed: "host_used_tokens", HostTokens: "host_pool_tokens",
 	Running: "running", Waiting: "waiting", AcceptLength: "accept_length",
+	FrontendWaiting: "frontend_waiting", DeviceBlocks: "device_pool_blocks", UsedBlocks: "device_used_blocks",
+	IndexedBlocks: "device_indexed_blocks", BlockTokens: "block_tokens",
 	PrefillBootstrap: "prefill_bootstrap_queue", PrefillInflight: "prefill_inflight_queue",
 	DecodePrealloc: "decode_prealloc_queue", DecodeTransfer: "decode_transfer_queue",
 	PromptTokens: "prompt_tokens", OutputTokens: "output_tokens", HitDevice: "hit_device_tokens", HitHost: "hit_host_tokens",
@@ -71,6 +80,7 @@ var quantityNames = [Quantities]string{
 	Retracted: "retracted_requests", Preempted: "preempted_requests", BytesToHost: "bytes_to_host", BytesToDevice: "bytes_to_device",
 	TransferFailed: "transfer_failed_requests", FrontendPrompt: "frontend_prompt_tokens", FrontendHits: "frontend_hit_tokens",
 	FrontendOutput: "frontend_output_tokens", EndedRequests: "ended_requests",
+	DraftSteps: "draft_steps", DraftAccepted: "draft_accepted_tokens",
 }
 
 func (q Quantity) String() string {
@@ -84,7 +94,23 @@ func (q Quantity) String() string {
 func (q Quantity) Counter() bool { return q >= PromptTokens }
 
 // Averaged tells whether ranks are averaged rather than added up.
-func (q Quantity) Averaged() bool { return q == DeviceUsage || q == HostUsage || q == AcceptLength }
+func (q Quantity) Averaged() bool {
+	return q == DeviceUsage || q == HostUsage || q == AcceptLength || q == BlockTokens
+}
+
+// OfPrompts tells whether the quantity counts prompts: in a disaggregated deployment the decode
+// side counts them again, as hits of what the prefill side sent.
+func (q Quantity) OfPrompts() bool {
+	switch q {
+	case PromptTokens, HitDevice, HitHost, HitStorage, HitUnsplit, ComputedTokens, LookedUp, LookupHits, HostLookedUp, HostLookupHits:
+		return true
+	}
+	return false
+}
+
+// OfAnswers tells whether the quantity counts answers: in a disaggregated deployment the prefill
+// side counts each once more, with its first token.
+func (q Quantity) OfAnswers() bool { return q == OutputTokens || q == EndedRequests }
 
 // A Signal is what one series says.
 type Signal struct {
@@ -94,6 +120,9 @@ type Signal struct {
 	// several series with one Same only that with the lowest Rank counts.
 	Same string
 	Rank int
+	// Spelling orders names of one quantity by age, the present one first. An endpoint that has
+	// several publishes one number twice, so only the lowest counts.
+	Spelling int
 	// Scale turns the series' value into the quantity's unit.
 	Scale float64
 	// Percent says that a value above 1.5 is in percent.
@@ -117,6 +146,7 @@ type metric struct {
 	label    string // when set, the row holds for series with this label
 	value    string // whose value begins with this
 	notRole  string // SGLang's engine_type for which the number is a repetition
+	spelling int    // 0 for the present name, more for older ones
 }
 
 // maxCached bounds the series that Classify remembers.
@@ -154,8 +184,11 @@ func classify(series string) *Signal {
 	if e == "" {
 		return nil
 	}
-	if family == "vllm:cache_config_info" {
+	switch family {
+	case "vllm:cache_config_info":
 		return vllmPool(labels)
+	case "atom:cache_config_info", "atom_cache_config_info":
+		return infoNumber("atom", BlockTokens, family, labels, "block_size")
 	}
 	for _, m := range families[family] {
 		if m.label != "" && !strings.HasPrefix(Label(labels, m.label), m.value) {
@@ -164,7 +197,7 @@ func classify(series string) *Signal {
 		if m.notRole != "" && Label(labels, "engine_type") == m.notRole {
 			return nil
 		}
-		s := &Signal{Engine: e, Quantity: m.quantity, Scale: m.scale, Percent: m.percent}
+		s := &Signal{Engine: e, Quantity: m.quantity, Scale: m.scale, Percent: m.percent, Spelling: m.spelling}
 		if s.Scale == 0 {
 			s.Scale = 1
 		}
@@ -178,7 +211,7 @@ func classify(series string) *Signal {
 func EngineOfMetric(name string) string {
 	for _, p := range []struct{ prefix, engine string }{
 		{"sglang:", "sglang"}, {"sglang_", "sglang"}, {"vllm:", "vllm"}, {"dynamo_", "dynamo"},
-		{"trtllm_", "trtllm"}, {"atom:", "atom"}, {"atom_", "atom"},
+		{"kvbm_", "dynamo"}, {"trtllm_", "trtllm"}, {"atom:", "atom"}, {"atom_", "atom"},
 	} {
 		if strings.HasPrefix(name, p.prefix) {
 			return p.engine
@@ -238,4 +271,13 @@ func vllmPool(labels string) *Signal {
 		return nil
 	}
 	return &Signal{Engine: "vllm", Quantity: DeviceTokens, Same: "vllm:cache_config_info{" + labels + "}", Scale: float64(blocks) * float64(size)}
+}
+
+// infoNumber reads a number that stands in a label of an info metric.
+func infoNumber(of string, q Quantity, family, labels, label string) *Signal {
+	n, err := strconv.ParseInt(Label(labels, label), 10, 64)
+	if err != nil || n <= 0 || n > 1<<32 {
+		return nil
+	}
+	return &Signal{Engine: of, Quantity: q, Same: family + "{" + labels + "}", Scale: float64(n)}
 }

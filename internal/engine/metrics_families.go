@@ -11,6 +11,7 @@ package engine
 var families = map[string][]metric{
 	"sglang:token_usage":                      {{quantity: DeviceUsage}},
 	"sglang:kv_used_tokens":                   {{quantity: DeviceUsed}},
+	"sglang:num_used_tokens":                  {{quantity: DeviceUsed, spelling: 1}},
 	"sglang:kv_evictable_tokens":              {{quantity: DeviceEvictable}},
 	"sglang:max_total_num_tokens":             {{quantity: DeviceTokens}},
 	"sglang:hicache_host_used_tokens":         {{quantity: HostUsed}},
@@ -39,8 +40,10 @@ var families = map[string][]metric{
 	"sglang:realtime_tokens": {{quantity: ComputedTokens, label: "mode", value: "prefill_compute", notRole: "decode"}},
 
 	"vllm:kv_cache_usage_perc":             {{quantity: DeviceUsage, percent: true}},
-	"vllm:gpu_cache_usage_perc":            {{quantity: DeviceUsage, percent: true}},
-	"vllm:cpu_kv_cache_usage_perc":         {{quantity: HostUsage, percent: true}},
+	"vllm:gpu_cache_usage_perc":            {{quantity: DeviceUsage, percent: true, spelling: 1}},
+	"vllm:cpu_kv_cache_usage_perc":         {{quantity: HostUsage, percent: true, spelling: 1}},
+	"vllm:gpu_prefix_cache_queries":        {{quantity: LookedUp, spelling: 1}},
+	"vllm:gpu_prefix_cache_hits":           {{quantity: LookupHits, spelling: 1}},
 	"vllm:kv_offload_cpu_cache_usage_perc": {{quantity: HostUsage, percent: true}},
 	"vllm:num_requests_running":            {{quantity: Running}},
 	"vllm:num_requests_waiting":            {{quantity: Waiting}},
@@ -57,54 +60,70 @@ var families = map[string][]metric{
 		{quantity: HitDevice, label: "source", value: "local_cache_hit"},
 		{quantity: HitHost, label: "source", value: "external_kv_transfer"},
 	},
-	"vllm:kv_offload_store_bytes":      {{quantity: BytesToHost}},
-	"vllm:kv_offload_load_bytes":       {{quantity: BytesToDevice}},
-	"vllm:kv_offload_bytes_gpu_to_cpu": {{quantity: BytesToHost}},
-	"vllm:kv_offload_bytes_cpu_to_gpu": {{quantity: BytesToDevice}},
-	"vllm:nixl_num_failed_transfers":   {{quantity: TransferFailed}},
+	"vllm:kv_offload_store_bytes":          {{quantity: BytesToHost}},
+	"vllm:kv_offload_load_bytes":           {{quantity: BytesToDevice}},
+	"vllm:kv_offload_bytes_gpu_to_cpu":     {{quantity: BytesToHost, spelling: 2}},
+	"vllm:kv_offload_bytes_cpu_to_gpu":     {{quantity: BytesToDevice, spelling: 2}},
+	"vllm:spec_decode_num_drafts":          {{quantity: DraftSteps}},
+	"vllm:spec_decode_num_accepted_tokens": {{quantity: DraftAccepted}},
+	"vllm:nixl_num_failed_transfers":       {{quantity: TransferFailed}},
 
-	"trtllm_kv_cache_utilization":      {{quantity: DeviceUsage, percent: true}},
-	"trtllm_kv_cache_host_utilization": {{quantity: HostUsage, percent: true}},
-	"trtllm_num_requests_running":      {{quantity: Running}},
-	"trtllm_num_requests_waiting":      {{quantity: Waiting}},
-	"trtllm_prompt_tokens":             {{quantity: PromptTokens}},
-	"trtllm_generation_tokens":         {{quantity: OutputTokens}},
-	"trtllm_prompt_cached_tokens":      {{quantity: HitUnsplit}},
-	"trtllm_request_success":           {{quantity: EndedRequests}},
-	"trtllm_onboard_bytes":             {{quantity: BytesToDevice}},
-	"trtllm_offload_bytes":             {{quantity: BytesToHost}},
+	"trtllm_kv_cache_utilization":          {{quantity: DeviceUsage, percent: true}},
+	"trtllm_kv_cache_host_utilization":     {{quantity: HostUsage, percent: true}},
+	"trtllm_num_requests_running":          {{quantity: Running}},
+	"trtllm_num_requests_waiting":          {{quantity: Waiting}},
+	"trtllm_prompt_tokens":                 {{quantity: PromptTokens}},
+	"trtllm_generation_tokens":             {{quantity: OutputTokens}},
+	"trtllm_prompt_cached_tokens":          {{quantity: HitUnsplit}},
+	"trtllm_request_success":               {{quantity: EndedRequests}},
+	"trtllm_kv_cache_onboard_bytes":        {{quantity: BytesToDevice}},
+	"trtllm_kv_cache_offload_bytes":        {{quantity: BytesToHost}},
+	"trtllm_kv_cache_max_blocks":           {{quantity: DeviceBlocks}},
+	"trtllm_kv_cache_used_blocks":          {{quantity: UsedBlocks}},
+	"trtllm_kv_cache_tokens_per_block":     {{quantity: BlockTokens}},
+	"trtllm_spec_decode_acceptance_length": {{quantity: AcceptLength}},
+	"trtllm_prompt_cache_hit_tokens": {
+		{quantity: HitDevice, label: "cache_tier", value: "gpu"},
+		{quantity: HitHost, label: "cache_tier", value: "host"},
+		{quantity: HitStorage, label: "cache_tier", value: "disk"},
+	},
 
 	"dynamo_frontend_input_sequence_tokens_sum": {{quantity: FrontendPrompt}},
 	"dynamo_frontend_cached_tokens_sum":         {{quantity: FrontendHits}},
 	"dynamo_frontend_output_tokens":             {{quantity: FrontendOutput}},
-	"dynamo_frontend_queued_requests":           {{quantity: Waiting}},
+	"dynamo_frontend_queued_requests":           {{quantity: FrontendWaiting}},
 	"dynamo_component_gpu_cache_usage_percent":  {{quantity: DeviceUsage, percent: true}},
+	"kvbm_matched_tokens":                       {{quantity: HostLookupHits}},
 
-	"atom:kv_cache_usage_ratio":       {{quantity: DeviceUsage}},
-	"atom:kv_cache_blocks_total":      {{quantity: DeviceTokens, scale: atomBlock}},
-	"atom:kv_cache_blocks_used":       {{quantity: DeviceUsed, scale: atomBlock}},
-	"atom:requests_running":           {{quantity: Running}},
-	"atom:requests_waiting":           {{quantity: Waiting}},
-	"atom:requests_finished":          {{quantity: EndedRequests}},
-	"atom:preemptions":                {{quantity: Preempted}},
-	"atom:prompt_tokens":              {{quantity: PromptTokens}},
-	"atom:generation_tokens":          {{quantity: OutputTokens}},
-	"atom:prefix_cache_cached_tokens": {{quantity: HitUnsplit}},
-	"atom:prefix_cache_full_tokens":   {{quantity: LookedUp}},
-	"atom:lmcache_loaded_tokens":      {{quantity: HitHost}},
+	"atom:kv_cache_usage_ratio":           {{quantity: DeviceUsage}},
+	"atom:kv_cache_blocks_total":          {{quantity: DeviceBlocks}},
+	"atom:kv_cache_blocks_used":           {{quantity: UsedBlocks}},
+	"atom:kv_cache_blocks_indexed":        {{quantity: IndexedBlocks}},
+	"atom:lmcache_saved_tokens":           {{quantity: BackedUp}},
+	"atom:mtp_average_tokens_per_forward": {{quantity: AcceptLength}},
+	"atom:requests_running":               {{quantity: Running}},
+	"atom:requests_waiting":               {{quantity: Waiting}},
+	"atom:requests_finished":              {{quantity: EndedRequests}},
+	"atom:preemptions":                    {{quantity: Preempted}},
+	"atom:prompt_tokens":                  {{quantity: PromptTokens}},
+	"atom:generation_tokens":              {{quantity: OutputTokens}},
+	"atom:prefix_cache_cached_tokens":     {{quantity: HitUnsplit}},
+	"atom:prefix_cache_full_tokens":       {{quantity: LookedUp}},
+	"atom:lmcache_loaded_tokens":          {{quantity: HitHost}},
 }
 
-// atomBlock is the tokens of an ATOM block (ATOM's scheduler, 2026-07).
-const atomBlock = 16
+// AtomBlock is the tokens of an ATOM block where atom:cache_config_info does not say: releases
+// before it had 16 (ATOM's scheduler, 2026-07).
+const AtomBlock = 16
 
 func init() {
 	// ATOM's name of a gauge ends like a counter's.
 	families["atom:kv_cache_blocks"] = families["atom:kv_cache_blocks_total"]
 	delete(families, "atom:kv_cache_blocks_total")
-	// vLLM before its split of directions.
+	// vLLM before its split of directions; later releases still publish it beside the others.
 	families["vllm:kv_offload_total_bytes"] = []metric{
-		{quantity: BytesToHost, label: "transfer_type", value: "GPU_to_CPU"},
-		{quantity: BytesToDevice, label: "transfer_type", value: "CPU_to_GPU"},
+		{quantity: BytesToHost, label: "transfer_type", value: "GPU_to_CPU", spelling: 1},
+		{quantity: BytesToDevice, label: "transfer_type", value: "CPU_to_GPU", spelling: 1},
 	}
 	// ATOM and SGLang are also seen with an underscore in place of the colon.
 	for name, rows := range families {
@@ -128,8 +147,8 @@ type TierHits struct {
 // false when none says anything.
 //
 // SGLang gives the split per ended request. vLLM's prompt_tokens_by_source stands before its
-// prefix-cache counters where it exists. TensorRT-LLM and ATOM give a total only: ATOM's may
-// hold what LMCache loaded. A frontend's numbers count when no engine's are there.
+// prefix-cache counters where it exists. TensorRT-LLM gives the tiers from 2026-09 on, before
+// that a total; ATOM gives a total, which may hold what LMCache loaded. A frontend's numbers count when no engine's are there.
 func HitsOf(get func(engine string, q Quantity) (float64, bool)) (TierHits, bool) {
 	num := func(e string, q Quantity) int64 {
 		if v, ok := get(e, q); ok && v >= 0 && v < 1<<53 {
@@ -162,14 +181,22 @@ func HitsOf(get func(engine string, q Quantity) (float64, bool)) (TierHits, bool
 		host := max(num("vllm", HostLookupHits), 0)
 		return TierHits{"vllm", asked, found, host, 0, found + host}, true
 	}
-	if prompt, found := num("trtllm", PromptTokens), num("trtllm", HitUnsplit); prompt > 0 && found >= 0 {
-		return TierHits{"trtllm", prompt, -1, -1, -1, found}, true
+	if prompt := num("trtllm", PromptTokens); prompt > 0 {
+		d, h, s := num("trtllm", HitDevice), num("trtllm", HitHost), num("trtllm", HitStorage)
+		all := num("trtllm", HitUnsplit)
+		if d >= 0 || h >= 0 || s >= 0 {
+			d, h, s = max(d, 0), max(h, 0), max(s, 0)
+			return TierHits{"trtllm", prompt, d, h, s, d + h + s}, true
+		}
+		if all >= 0 {
+			return TierHits{"trtllm", prompt, -1, -1, -1, all}, true
+		}
 	}
 	if full, found := num("atom", LookedUp), num("atom", HitUnsplit); full > 0 && found >= 0 {
 		return TierHits{"atom", full, -1, num("atom", HitHost), -1, found}, true
 	}
 	if prompt, found := num("dynamo", FrontendPrompt), num("dynamo", FrontendHits); prompt > 0 && found >= 0 {
-		return TierHits{"dynamo", prompt, -1, -1, -1, found}, true
+		return TierHits{"dynamo", prompt, -1, num("dynamo", HostLookupHits), -1, found}, true
 	}
 	return TierHits{}, false
 }

@@ -141,7 +141,7 @@ func (g *gauges) server() Server {
 			m.hold(g.window.EndNs, g.window, false)
 		}
 	}
-	return Server{
+	s := Server{
 		Samples:      g.samples,
 		DeviceKVMean: g.device.mean(), DeviceKVMax: g.device.peak(),
 		DeviceFilledMean: g.filled.mean(), DeviceFilledMax: g.filled.peak(),
@@ -151,6 +151,14 @@ func (g *gauges) server() Server {
 		BootstrapMean: g.pd[0].mean(), InflightMean: g.pd[1].mean(), PreallocMean: g.pd[2].mean(), TransferMean: g.pd[3].mean(),
 		Counters: g.counted(),
 	}
+	if s.AcceptMean == nil { // vLLM counts drafts and what was accepted of them
+		steps, ok1 := g.counters.Total(engine.DraftSteps)
+		accepted, ok2 := g.counters.Total(engine.DraftAccepted)
+		if n := ratio(accepted, steps); ok1 && ok2 && n != nil {
+			s.AcceptMean = defined(1 + *n)
+		}
+	}
+	return s
 }
 
 // counted is what the engine's counters grew by from the start of the window to the last

@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -22,25 +23,80 @@ func Read(s *record.Sample) View {
 		val float64
 	}
 	best := map[string]ranked{}
+	var spelling spellings
 	for series, val := range s.Values {
 		sig := engine.Classify(series)
 		if sig == nil {
 			continue
 		}
+		spelling.see(sig)
 		if b, ok := best[sig.Same]; !ok || sig.Rank < b.sig.Rank {
 			best[sig.Same] = ranked{sig, sig.Value(val)}
 		}
 	}
+	atom := false
 	for _, b := range best {
+		if !spelling.first(b.sig) {
+			continue
+		}
 		v.values[b.sig.Quantity] = append(v.values[b.sig.Quantity], b.val)
+		atom = atom || b.sig.Engine == "atom"
 		if v.Engine == "" || v.Engine == "dynamo" || b.sig.Engine < v.Engine && b.sig.Engine != "dynamo" {
 			v.Engine = b.sig.Engine
 		}
 	}
+	v.blocks(atom)
 	for _, list := range v.values {
 		slices.Sort(list) // the order of a map's keys must not change a sum
 	}
 	return v
+}
+
+// blocks turns blocks into tokens where the server counts in blocks.
+func (v *View) blocks(atom bool) {
+	size, ok := v.Get(engine.BlockTokens)
+	if !ok && atom {
+		size, ok = engine.AtomBlock, true
+	}
+	if !ok {
+		return
+	}
+	for from, to := range map[engine.Quantity]engine.Quantity{
+		engine.DeviceBlocks: engine.DeviceTokens, engine.UsedBlocks: engine.DeviceUsed,
+	} {
+		if n, ok := v.Get(from); ok && len(v.values[to]) == 0 {
+			v.values[to] = []float64{n * size}
+		}
+	}
+	used, ok1 := v.Get(engine.UsedBlocks)
+	indexed, ok2 := v.Get(engine.IndexedBlocks)
+	if ok1 && ok2 && len(v.values[engine.DeviceEvictable]) == 0 {
+		// Blocks that requests hold are indexed too once they are full, so what nobody holds is at
+		// least the difference.
+		v.values[engine.DeviceEvictable] = []float64{max(0, indexed-used) * size}
+	}
+}
+
+// spellings are the lowest spelling of every quantity that one endpoint has, by engine.
+type spellings map[spelled]int
+
+type spelled struct {
+	engine   string
+	quantity engine.Quantity
+}
+
+func (m *spellings) see(s *engine.Signal) {
+	if *m == nil {
+		*m = spellings{}
+	}
+	k := spelled{s.Engine, s.Quantity}
+	if n, ok := (*m)[k]; !ok || s.Spelling < n {
+		(*m)[k] = s.Spelling
+	}
+}
+
+func (m spellings) first(s *engine.Signal) bool {
+	return m[spelled{s.Engine, s.Quantity}] == s.Spelling
 }
 
 // Get is a quantity: the mean over ranks of a share, the sum over ranks of anything else; false
@@ -76,6 +132,9 @@ type Counters struct {
 	start   int64
 	mark    record.Phase
 	sources map[string]*source
+	// Role is the role of an endpoint in a disaggregated deployment, "prefill" or "decode"; nil or
+	// any other answer counts all that it says. What one side repeats of the other is left out.
+	Role func(source string) string
 	// Resets are how often a counter fell.
 	Resets int64
 }
@@ -140,10 +199,19 @@ func (c *Counters) Add(s *record.Sample) {
 // Growth is by how much an engine's counter grew over all endpoints, and whether there is one.
 func (c *Counters) Growth(of string, q engine.Quantity) (float64, bool) {
 	var list []float64
-	for _, src := range c.sources {
+	for url, src := range c.sources {
+		if c.repeats(url, q) {
+			continue
+		}
 		best := map[string]*grown{}
+		spelling := math.MaxInt
 		for _, g := range src.series {
-			if g.sig.Engine != of || g.sig.Quantity != q {
+			if g.sig.Engine == of && g.sig.Quantity == q {
+				spelling = min(spelling, g.sig.Spelling)
+			}
+		}
+		for _, g := range src.series {
+			if g.sig.Engine != of || g.sig.Quantity != q || g.sig.Spelling != spelling {
 				continue
 			}
 			if b := best[g.sig.Same]; b == nil || g.sig.Rank < b.sig.Rank {
@@ -156,6 +224,20 @@ func (c *Counters) Growth(of string, q engine.Quantity) (float64, bool) {
 	}
 	slices.Sort(list)
 	return sum(list), len(list) > 0
+}
+
+// repeats tells whether an endpoint counts what another one has counted.
+func (c *Counters) repeats(url string, q engine.Quantity) bool {
+	if c.Role == nil || !q.OfPrompts() && !q.OfAnswers() {
+		return false
+	}
+	switch c.Role(url) {
+	case "decode":
+		return q.OfPrompts()
+	case "prefill":
+		return q.OfAnswers()
+	}
+	return false
 }
 
 // Engines are the engines whose counters were seen, in order of name.
