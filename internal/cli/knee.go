@@ -99,10 +99,10 @@ func (f *kneeFlags) run(ctx context.Context, app *App, args []string) error {
 	o := replay.InferenceX(1, f.duration)
 	o.Seed, o.PressureRequests = f.seed, f.pressure
 	cfg := knee.Config{Options: o, Service: knee.Service{Modelled: f.modelled, PrefillSpeed: f.prefill, DecodeSpeed: f.decode}}
-	progress := newLines(app, "knee")
-	defer progress.clear()
-	cfg.Progress = progress.requests
 	wanted := slices.Compact(slices.Sorted(slices.Values(f.conc)))
+	progress := newLines(app, "knee", wanted)
+	defer progress.clear()
+	cfg.Progress = progress.note
 	curves, err := knee.Compute(ctx, c, cfg, wanted)
 	if err != nil {
 		return usage(err)

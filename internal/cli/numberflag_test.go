@@ -5,9 +5,12 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"pgregory.net/rapid"
+
+	"github.com/weirbench/weir/internal/knee"
 )
 
 // Whatever is given, what is taken is within the bounds, and what is refused changes nothing.
@@ -36,16 +39,24 @@ func TestBoundedFloat(t *testing.T) {
 
 func TestLinesSayHowFarReplaysAre(t *testing.T) {
 	var out bytes.Buffer
-	l := newLines(&App{Err: &out}, "knee")
-	l.requests(8, 1000)
+	l := newLines(&App{Err: &out}, "knee", []int{4, 8})
+	l.note(knee.Progress{Concurrency: 8, Requests: 1000, Share: 0.5})
 	if out.Len() > 0 {
-		t.Fatalf("%q was written where there is no terminal", out.String())
+		t.Fatalf("%q was written at once where there is no terminal", out.String())
 	}
-	l.tty = true
-	l.requests(8, 1000)
-	l.requests(4, 500) // too soon after the line before it
+	l.begun = l.begun.Add(-2 * sayEvery)
+	l.note(knee.Progress{Concurrency: 8, Requests: 1000, Share: 0.5})
+	// Of the work, 8 of 12 parts are concurrency 8's: a third is done after 20 s.
+	if got, want := out.String(), "knee: 20s, concurrency 8 at 50 %, 1,000 requests of 2 replays, about 40s left\n"; got != want {
+		t.Fatalf("%q instead of %q", got, want)
+	}
+	out.Reset()
+	l.tty, l.at = true, time.Time{}
+	l.note(knee.Progress{Concurrency: 8, Requests: 2000, Share: 1})
+	l.at = l.at.Add(time.Hour) // the next one is too soon after the line before it
+	l.note(knee.Progress{Concurrency: 4, Requests: 500})
 	l.clear()
-	if got := out.String(); !strings.Contains(got, "knee: 0s: concurrency 8 has sent 1,000 requests") || strings.Contains(got, "concurrency 4") || !strings.HasSuffix(got, "\r\033[K") {
+	if got := out.String(); !strings.Contains(got, "concurrency 8 at 100 %") || strings.Contains(got, "concurrency 4") || !strings.HasSuffix(got, "\r\033[K") {
 		t.Fatalf("%q", got)
 	}
 }

@@ -65,14 +65,15 @@ func (f *planFlags) holds(ctx context.Context, app *App, sols []plan.Solution) e
 	o := replay.InferenceX(1, time.Hour)
 	o.Seed, o.PressureRequests = 42, 10
 	cfg := knee.Config{Options: o, Service: knee.Service{PrefillSpeed: 10_000, DecodeSpeed: 50}}
-	progress := newLines(app, "plan")
-	defer progress.clear()
-	cfg.Progress = progress.requests
 	var concs []int
 	for n := 1; n < f.upTo; n *= 2 {
 		concs = append(concs, n)
 	}
-	curves, err := knee.Compute(ctx, c, cfg, append(concs, f.upTo))
+	concs = append(concs, f.upTo)
+	progress := newLines(app, "plan", concs)
+	defer progress.clear()
+	cfg.Progress = progress.note
+	curves, err := knee.Compute(ctx, c, cfg, concs)
 	if err != nil {
 		return usage(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weirbench/weir/internal/knee"
 	"github.com/weirbench/weir/internal/run"
 )
 
@@ -20,7 +21,7 @@ type status struct {
 }
 
 // sayEvery is how long the program is silent where it cannot rewrite a line.
-const sayEvery = 30 * time.Second
+const sayEvery = 10 * time.Second
 
 func newStatus(a *App, what string) *status {
 	return &status{app: a, what: what, begun: time.Now(), tty: isTerminal(a.Err)}
@@ -65,36 +66,57 @@ type lines struct {
 	status
 	mu  sync.Mutex
 	at  time.Time // of the last line
-	ran map[int]int64
+	ran map[int]knee.Progress
 }
 
-// lineEvery is the least time between two lines.
+// lineEvery is the least time between two lines on a terminal.
 const lineEvery = 200 * time.Millisecond
 
-func newLines(a *App, what string) *lines {
-	return &lines{status: *newStatus(a, what), ran: map[int]int64{}}
+// newLines is for replays of the given concurrencies; others may be added while they run.
+func newLines(a *App, what string, concurrencies []int) *lines {
+	l := &lines{status: *newStatus(a, what), ran: map[int]knee.Progress{}}
+	for _, c := range concurrencies {
+		l.ran[c] = knee.Progress{Concurrency: c}
+	}
+	return l
 }
 
-// requests notes how many requests a concurrency has sent.
-func (l *lines) requests(concurrency int, n int64) {
-	if !l.tty {
-		return
-	}
+// note takes how far a concurrency is.
+func (l *lines) note(p knee.Progress) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ran[concurrency] = n
-	if now := time.Now(); now.Sub(l.at) < lineEvery {
+	l.ran[p.Concurrency] = p
+	now := time.Now()
+	if l.tty && now.Sub(l.at) < lineEvery || !l.tty && now.Sub(later(l.begun, l.said)) < sayEvery {
 		return
-	} else {
-		l.at = now
 	}
-	var all int64
-	for _, n := range l.ran {
-		all += n
+	l.at = now
+	line := l.line(p, now.Sub(l.begun))
+	if !l.tty {
+		l.said = now
+		fmt.Fprintln(l.app.Err, line)
+		return
 	}
-	fmt.Fprintf(l.app.Err, "\r\033[K%s: %s: concurrency %d has sent %s requests, %s of all %d replays", l.what,
-		time.Since(l.begun).Round(time.Second), concurrency, thousands(n), thousands(all), len(l.ran))
+	fmt.Fprint(l.app.Err, "\r\033[K"+line)
 	l.shown = true
+}
+
+// line says how far p and all are. The work of a replay grows with its concurrency, which the
+// estimate of what is left goes by.
+func (l *lines) line(p knee.Progress, elapsed time.Duration) string {
+	var all int64
+	var done, whole float64
+	for _, r := range l.ran {
+		all += r.Requests
+		done += r.Share * float64(r.Concurrency)
+		whole += float64(r.Concurrency)
+	}
+	left := "…"
+	if done > 0 {
+		left = time.Duration(float64(elapsed) * (whole - done) / done).Round(time.Second).String()
+	}
+	return fmt.Sprintf("%s: %s, concurrency %d at %.0f %%, %s requests of %d replays, about %s left", l.what,
+		elapsed.Round(time.Second), p.Concurrency, 100*p.Share, thousands(all), len(l.ran), left)
 }
 
 func asFailure(err error, f **run.Failure) bool { return errors.As(err, f) }

@@ -46,9 +46,11 @@ func newSweepTable(a *App, jobs []*run.Job) *sweepTable {
 		if r := jobs[0].Recipe; r == nil || r.Engine == "sim" {
 			what = "simulated " + what
 		}
-		fmt.Fprintf(a.Out, "%s on %d x %s, %s, %s of load, %d traces of %s\n\n",
-			jobs[0].Verdict.Model, n, strings.ToUpper(gpus), what,
-			time.Duration(p.DurationNs), len(jobs[0].Corpus.Traces), jobs[0].Corpus.Name)
+		load := fmt.Sprintf("%s of load, %d traces of %s", time.Duration(p.DurationNs), len(jobs[0].Corpus.Traces), jobs[0].Corpus.Name)
+		if p.Scenario == "fixed-seq-len" {
+			load = fmt.Sprintf("prompts of %d tokens, answers of %d", p.ISL, p.OSL)
+		}
+		fmt.Fprintf(a.Out, "%s on %d x %s, %s, %s\n\n", jobs[0].Verdict.Model, n, strings.ToUpper(gpus), what, load)
 		fmt.Fprintln(a.Out, sweepHeader)
 	}
 	return t

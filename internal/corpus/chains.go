@@ -301,10 +301,9 @@ func (d *detection) elect(tail *request, open []int) int {
 
 // A verdict says what a chain beside the main one is.
 type verdict struct {
-	kind      Kind
-	reduction bool // an Aux that boils much input down to little output
-	group     int  // of a WorkerGroup
-	member    int
+	kind   Kind
+	group  int // of a WorkerGroup
+	member int
 }
 
 // classify says what each worker of d is, in order of d.workers.
@@ -328,7 +327,8 @@ func (d *detection) classify() []verdict {
 			out[i] = verdict{kind: Aux}
 		case len(reqs) == 1 && first.out > 0 && first.out < auxReductionMaxOut &&
 			first.in >= auxInFloor && first.in > auxReductionRatio*first.out:
-			out[i] = verdict{kind: Aux, reduction: true}
+			// a reduction: much input boiled down to little output
+			out[i] = verdict{kind: Aux}
 		default:
 			out[i] = verdict{kind: FlatAgent}
 			if g, ok := groups[c]; ok {

@@ -13,7 +13,7 @@ import (
 )
 
 // compiledVersion is part of every key: a file that an older reader made is made again.
-const compiledVersion = "weir-compiled-1"
+const compiledVersion = "weir-compiled-2"
 
 // lockWait is how long one compiler waits for another.
 var lockWait = 10 * time.Minute

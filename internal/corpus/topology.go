@@ -127,7 +127,7 @@ func (rec *recording) build() (*Trace, error) {
 
 // A found is a chain that was found beside the main one.
 type found struct {
-	name string // "fa:000", "wg:000_000", "aux:000" or "aux:red:000"
+	name string // "fa:000", "wg:000_000" or "aux:000"
 	kind Kind
 	reqs []*request
 	base *request // first request with blocks of the main chain
@@ -160,8 +160,6 @@ func splitChains(reqs []*request) (main []*request, workers []found) {
 		f := found{kind: v.kind, reqs: d.chains[d.workers[i]].requests, base: base}
 		n := fmt.Sprintf("%03d", i)
 		switch {
-		case v.reduction:
-			f.name = "aux:red:" + n
 		case v.kind == Aux:
 			f.name = "aux:" + n
 		case v.kind == WorkerGroup:

@@ -105,7 +105,7 @@ func TestTopology(t *testing.T) {
 		{"a call under a tenth is a side call",
 			[]req{{t: 0, ids: span(1, 4000)}, {t: 1, in: 25599, out: 2000, ids: span(5000, 5010)}, {t: 2, ids: span(1, 4000)}}, "[0 2] ::aux:000[1]0>1"},
 		{"a call on another model is a side call", []req{{t: 0, ids: span(1, k)}, {t: 1, model: 1, in: 640000, out: 9000, ids: span(5000, 5010)}, {t: 2, ids: span(1, k+1)}}, "[0 2] ::aux:000[1]0>1"},
-		{"much in and little out is a reduction", []req{{t: 0, ids: span(1, k)}, {t: 1, in: 16385, out: 800, ids: span(5000, 5010)}, {t: 2, ids: span(1, k+1)}}, "[0 2] ::aux:red:000[1]0>1"},
+		{"much in and little out is a reduction", []req{{t: 0, ids: span(1, k)}, {t: 1, in: 16385, out: 800, ids: span(5000, 5010)}, {t: 2, ids: span(1, k+1)}}, "[0 2] ::aux:000[1]0>1"},
 		{"little in for what comes out is none", []req{{t: 0, ids: span(1, k)}, {t: 1, in: 16400, out: 820, ids: span(5000, 5010)}, {t: 2, ids: span(1, k+1)}}, "[0 2] ::fa:000[1]0>1"},
 		{"a reduction has under 4000 tokens out", []req{{t: 0, ids: span(1, k)}, {t: 1, in: 640000, out: 4000, ids: span(5000, 5010)}, {t: 2, ids: span(1, k+1)}}, "[0 2] ::fa:000[1]0>1"},
 		{"three side by side from one fork are a group",

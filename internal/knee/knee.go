@@ -33,9 +33,16 @@ const Tolerance = 50_000
 type Config struct {
 	Options replay.Options
 	Service Service
-	// Progress, if any, is told now and then how many requests one concurrency has sent, warm-up
-	// included, and 0 when it begins; from several goroutines at once.
-	Progress func(concurrency int, requests int64)
+	// Progress, if any, is told now and then how far one concurrency is, first when it begins;
+	// from several goroutines at once.
+	Progress func(Progress)
+}
+
+// Progress is how far the replay of one concurrency is.
+type Progress struct {
+	Concurrency int
+	Requests    int64   // sent, warm-up included; 0 when it begins
+	Share       float64 // of the profiling time that has passed in virtual time, 0 to 1
 }
 
 // progressEvery is the number of requests between two reports of progress.
@@ -185,8 +192,14 @@ func one(ctx context.Context, c *corpus.Corpus, cfg Config, lanes int) (*Curve, 
 	}
 	t := &target{service: cfg.Service, stack: newStack(c), last: map[conversation]replay.Request{}}
 	if cfg.Progress != nil {
-		cfg.Progress(lanes, 0)
-		t.progress = func(n int64) { cfg.Progress(lanes, n) }
+		cfg.Progress(Progress{Concurrency: lanes})
+		t.progress = func(sent, nowNs int64) {
+			p := Progress{Concurrency: lanes, Requests: sent}
+			if start := s.Counts().ProfilingStart; start != record.Never && o.DurationNs > 0 {
+				p.Share = min(1, max(0, float64(nowNs-start)/float64(o.DurationNs)))
+			}
+			cfg.Progress(p)
+		}
 	}
 	if err := replay.RunVirtual(ctx, s, t, func(*record.Request) {}); err != nil {
 		return nil, err

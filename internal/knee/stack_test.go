@@ -206,23 +206,27 @@ func TestRecordedKnee(t *testing.T) {
 	}
 }
 
-// Progress begins at 0 for every concurrency and never falls.
+// Progress begins at 0 for every concurrency, never falls and comes near the whole.
 func TestProgressRises(t *testing.T) {
 	c, err := corpus.Generate(corpus.GenerateOptions{Traces: 8, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	last, reports := map[int]int64{}, 0
+	last, share, reports := map[int]int64{}, map[int]float64{}, 0
 	o := replay.InferenceX(0, time.Hour)
-	cfg := Config{Options: o, Progress: func(n int, sent int64) {
+	cfg := Config{Options: o, Progress: func(p Progress) {
+		n, sent := p.Concurrency, p.Requests
 		mu.Lock()
 		defer mu.Unlock()
 		before, begun := last[n]
 		if begun != (sent > 0) || begun && sent <= before {
 			t.Errorf("concurrency %d: %d requests after %d", n, sent, before)
 		}
-		last[n] = sent
+		if p.Share < share[n] || p.Share > 1 {
+			t.Errorf("concurrency %d: a share of %v after %v", n, p.Share, share[n])
+		}
+		last[n], share[n] = sent, p.Share
 		reports++
 	}}
 	curves, err := Compute(context.Background(), c, cfg, []int{2, 64})
@@ -233,6 +237,9 @@ func TestProgressRises(t *testing.T) {
 		if sent, ok := last[v.Concurrency]; !ok || v.Requests > sent+progressEvery {
 			t.Errorf("concurrency %d: %d of %d requests were told", v.Concurrency, sent, v.Requests)
 		}
+	}
+	if share[64] < 0.9 {
+		t.Errorf("64 agents were last told to be at %v", share[64])
 	}
 	if reports < 3 {
 		t.Errorf("only %d reports", reports)

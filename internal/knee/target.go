@@ -18,7 +18,7 @@ type target struct {
 	now     int64
 
 	sent     int64 // warm-up included
-	progress func(sent int64)
+	progress func(sent, nowNs int64)
 
 	requests, prompt, ceiling int64
 	spans                     []span
@@ -46,7 +46,7 @@ func (t *target) Start(sink func(*record.Request)) { t.sink = sink }
 
 func (t *target) Send(q replay.Request) {
 	if t.sent++; t.progress != nil && t.sent%progressEvery == 0 {
-		t.progress(t.sent)
+		t.progress(t.sent, q.Queued)
 	}
 	counts := q.Phase == record.Profiling
 	found := t.stack.touch(&q, q.Queued, counts, func(since, tokens int64) {

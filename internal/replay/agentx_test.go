@@ -83,10 +83,8 @@ func TestScheduleEqualsAgentX(t *testing.T) {
 	}
 }
 
-// streamName is the name that AgentX gives to a stream.
-func streamName(q *Request) string {
-	return strings.Replace(q.Trace.Streams[q.Stream].ID, "aux:red:", "aux:", 1)
-}
+// streamName is the name of a request's stream, which is AgentX's own.
+func streamName(q *Request) string { return q.Trace.Streams[q.Stream].ID }
 
 // schedule holds the times of each request that is still to be found.
 type schedule struct {
