@@ -48,6 +48,8 @@ type Meta struct {
 
 	// CacheClean says whether the cache was verified empty at the start; nil when nobody looked.
 	CacheClean *bool `json:"cache_clean,omitempty"`
+	// CacheStart is how that was verified; nil where nobody looked.
+	CacheStart *CacheStart `json:"cache_start,omitempty"`
 	// LRUDevice and LRUHost are the hit rates, 0 to 1, of a plain LRU of the device pool's size
 	// and of device and host pool together over the same schedule; nil when not computed.
 	LRUDevice *float64 `json:"lru_device,omitempty"`
@@ -75,6 +77,45 @@ func NewMeta() *Meta {
 		Pools:         UnknownPools,
 		ObservedPools: UnknownPools,
 	}
+}
+
+// A CacheStart is how the caches of a server were emptied before a run, and what showed that
+// they were. Token counts that nobody told are Unknown.
+type CacheStart struct {
+	// PointsBefore is how many points ran on the same server before; Restarted says why the server
+	// was started again for this point though another had run on one before it.
+	PointsBefore int    `json:"points_before"`
+	Restarted    string `json:"restarted,omitempty"`
+	// Salt keeps the prompts of the point apart from those of others on the server.
+	Salt    string       `json:"salt,omitempty"`
+	DrainNs int64        `json:"drain_ns"` // until no request was in flight
+	Tries   int          `json:"tries"`    // rounds of flush and probe
+	Flushes []CacheFlush `json:"flushes"`  // in order, of all rounds
+	Probes  []CacheProbe `json:"probes"`   // of the last round
+	// HeldTokens are cached tokens by the engines' gauges after the first request of the last probe.
+	HeldTokens int64 `json:"held_tokens"`
+	// Clean is the verdict, nil when nothing tells; Why says what spoke against it.
+	Clean *bool  `json:"clean,omitempty"`
+	Why   string `json:"why,omitempty"`
+}
+
+// A CacheFlush is one call that empties one tier of one process.
+type CacheFlush struct {
+	URL    string `json:"url"`
+	Tries  int    `json:"tries"`  // calls, the last one answered with Status
+	Status int    `json:"status"` // HTTP status
+	Ns     int64  `json:"ns"`     // all tries
+}
+
+// A CacheProbe is the same prompt sent twice to a cache that was flushed: how many of its tokens
+// were found by the answer's usage and by the engine's counters.
+type CacheProbe struct {
+	URL          string `json:"url"`
+	PromptTokens int64  `json:"prompt_tokens"`
+	Cold         int64  `json:"cold"`
+	Warm         int64  `json:"warm"`
+	ColdCounted  int64  `json:"cold_counted"`
+	WarmCounted  int64  `json:"warm_counted"`
 }
 
 // Process is one process that was started for the point.

@@ -110,7 +110,11 @@ func judge(r *Result, b *record.Bundle, t *tally) {
 	}
 	clientBound(r, m, t, bad, note)
 	if m.CacheClean != nil && !*m.CacheClean {
-		bad(CacheNotClean, "the cache was not empty when the run began")
+		text := "the cache was not empty when the run began"
+		if s := m.CacheStart; s != nil && s.Why != "" {
+			text += ": " + s.Why
+		}
+		bad(CacheNotClean, "%s", text)
 	}
 	inert(r, bad)
 	if o := r.GPUs.Observed; o != nil && *o != int64(r.GPUs.Declared) {

@@ -38,6 +38,9 @@ type HTTP struct {
 	// Calibrator measures the client's own error before the run, or knows it from before; nil
 	// leaves the bound to what the run measures of itself.
 	Calibrator *client.Calibrator
+	// SaltKey, when set, makes the salts of this run others than those of a run with another key
+	// and the same seed, so that their prompts share nothing; a run without salts stays without.
+	SaltKey string
 	// Edit, when set, adds to the meta what started the servers; it is called before every write.
 	Edit func(*record.Meta)
 }
@@ -122,7 +125,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	cfg.InFlight = j.Point.Conc
 	cfg.RunID = j.Point.ID()
 	cfg.Bodies = client.BodiesFunc(func(q *replay.Request) (client.Body, error) {
-		body, err := b.Body(endpoint, prompt.Request{Trace: q.Trace, Stream: q.Stream, Turn: q.Turn, Salt: q.Salt, MaxOut: q.MaxOut})
+		body, err := b.Body(endpoint, prompt.Request{Trace: q.Trace, Stream: q.Stream, Turn: q.Turn, Salt: h.salt(q.Salt), MaxOut: q.MaxOut})
 		if err != nil {
 			return nil, err
 		}
@@ -174,6 +177,14 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		m.Cancelled = "interrupted"
 	}
 	return h.writeMeta(w, m)
+}
+
+// salt is a tree's salt as it is sent.
+func (h *HTTP) salt(tree string) string {
+	if h.SaltKey == "" || tree == "" {
+		return tree
+	}
+	return prompt.Salt(0, h.SaltKey+tree, 0, 0)
 }
 
 func (h *HTTP) writeMeta(w *record.BundleWriter, m *record.Meta) error {

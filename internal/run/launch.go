@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,7 +56,11 @@ type life struct {
 	d      *engine.Deployment
 	g      *group
 	dir    string // of its files
-	clean  *bool
+	// start is how its cache was emptied and what showed that; nil while nobody looked.
+	start *record.CacheStart
+	// salt keeps its prompts apart from those of other points on the same server; empty for a
+	// point that has the server to itself.
+	salt string
 }
 
 // Defaults of recipes that set no times.
@@ -122,55 +126,83 @@ func (l *Launch) say(format string, a ...any) {
 
 // Measure implements Executor.
 func (l *Launch) Measure(ctx context.Context, j *Job, w *record.BundleWriter) (err error) {
-	if j.Recipe == nil {
-		return failf("config", "%s has no recipe to start an engine with", j.Point.Key)
-	}
-	q, err := j.Recipe.Planned(j.Point)
-	if err != nil {
-		return failf("config", "%v", err)
-	}
-	p := &life{Launch: l, recipe: j.Recipe, dir: filepath.Join(l.Scratch, filepath.Base(BundleDir("", j)))}
-	if p.d, err = engine.Build(q, j.Verdict, j.Recipe, l.Place); err != nil {
-		return failf("config", "%v", err)
-	}
-	m, err := j.meta()
+	p, err := l.life(j, filepath.Join(w.Dir(), record.LogsDir))
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.dir, 0o777); err != nil {
-		return failf("node", "%v", err)
-	}
-	p.g = newGroup(p.dir, filepath.Join(w.Dir(), record.LogsDir), l.Wrap)
-	p.edit(m)
-	if err := w.WriteMeta(m); err != nil {
+	if err := p.describe(j, w); err != nil {
 		return err
-	}
-	if l.Check != nil {
-		if err := l.Check(ctx, j, p.d); err != nil {
-			return err
-		}
 	}
 	defer func() {
-		stopErr := p.g.stop(j.Recipe.Ready.Stop.Or(stopWait))
-		if stopErr == nil {
-			stopErr = l.portsFree(p.d)
-		}
-		os.RemoveAll(p.dir)
-		l.say("stopped")
-		if stopErr != nil && err == nil {
-			err = failf("node", "not clean after the stop: %v", stopErr)
+		if stopErr := p.down(); stopErr != nil && err == nil {
+			err = stopErr
 		}
 	}()
-	start, cancel := context.WithTimeout(ctx, j.Recipe.Ready.Start.Or(startWait))
-	err = p.bringUp(start)
-	cancel()
+	err = p.up(ctx, j)
 	if err == nil {
-		err = p.flush(ctx)
+		err = p.empty(ctx)
 	}
 	if err == nil {
 		err = p.drive(ctx, j, w)
 	}
 	return cmp.Or(ctx.Err(), err)
+}
+
+// life begins the life of a point: its processes are known and none runs. Their output goes to
+// files in the folder logs.
+func (l *Launch) life(j *Job, logs string) (*life, error) {
+	if j.Recipe == nil {
+		return nil, failf("config", "%s has no recipe to start an engine with", j.Point.Key)
+	}
+	q, err := j.Recipe.Planned(j.Point)
+	if err != nil {
+		return nil, failf("config", "%v", err)
+	}
+	p := &life{Launch: l, recipe: j.Recipe, dir: filepath.Join(l.Scratch, filepath.Base(BundleDir("", j)))}
+	if p.d, err = engine.Build(q, j.Verdict, j.Recipe, l.Place); err != nil {
+		return nil, failf("config", "%v", err)
+	}
+	if err := os.MkdirAll(p.dir, 0o777); err != nil {
+		return nil, failf("node", "%v", err)
+	}
+	p.g = newGroup(p.dir, logs, l.Wrap)
+	return p, nil
+}
+
+// describe writes what is known of the job and of what runs for it into the bundle.
+func (l *life) describe(j *Job, w *record.BundleWriter) error {
+	m, err := j.meta()
+	if err != nil {
+		return err
+	}
+	l.edit(m)
+	return w.WriteMeta(m)
+}
+
+// up looks at the nodes, starts everything and waits until it serves.
+func (l *life) up(ctx context.Context, j *Job) error {
+	if l.Check != nil {
+		if err := l.Check(ctx, j, l.d); err != nil {
+			return err
+		}
+	}
+	start, cancel := context.WithTimeout(ctx, j.Recipe.Ready.Start.Or(startWait))
+	defer cancel()
+	return l.bringUp(start)
+}
+
+// down stops everything and says what is left of it.
+func (l *life) down() error {
+	err := l.g.stop(l.recipe.Ready.Stop.Or(stopWait))
+	if err == nil && len(l.g.procs) > 0 {
+		err = l.portsFree(l.d)
+	}
+	os.RemoveAll(l.dir)
+	l.say("stopped")
+	if err != nil {
+		return failf("node", "not clean after the stop: %v", err)
+	}
+	return nil
 }
 
 // drive replays against the servers and ends at once when one of their processes does.
@@ -181,7 +213,7 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	cfg.URLs = d.URLs
 	cfg.SessionHeaders = append(slices.Clone(cfg.SessionHeaders), d.SessionHeaders...)
 	h := &HTTP{
-		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs,
+		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt,
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
 		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 1, FloorSpeed: floorSpeed},
 		Edit: func(m *record.Meta) {
@@ -243,7 +275,7 @@ func (l *life) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	for _, u := range l.d.URLs {
-		if _, err := canary(ctx, u, l.d.Model); err != nil {
+		if _, err := l.canary(ctx, u); err != nil {
 			return err
 		}
 	}
@@ -264,7 +296,10 @@ func (l *life) edit(m *record.Meta) {
 	if raw, err := json.Marshal(l.recipe); err == nil {
 		m.Recipe = raw
 	}
-	m.Fleet, m.CacheClean = l.Fleet, l.clean
+	m.Fleet = l.Fleet
+	if m.CacheStart = l.start; l.start != nil {
+		m.CacheClean = l.start.Clean
+	}
 	if m.Engine.Name == "" || d.Simulated {
 		m.Engine.Name = d.Engine
 	}
@@ -311,7 +346,7 @@ func (l *life) bringUp(ctx context.Context) error {
 	}
 	for _, u := range d.URLs {
 		if err := l.until(ctx, "the canary at "+u, func(ctx context.Context) error {
-			_, err := canary(ctx, u, d.Model)
+			_, err := l.canary(ctx, u)
 			return err
 		}); err != nil {
 			return err
@@ -348,7 +383,7 @@ func (l *life) until(ctx context.Context, what string, ask func(context.Context)
 var plain = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 func healthy(ctx context.Context, url string) error {
-	status, _, err := send(ctx, http.MethodGet, url, nil)
+	status, _, err := send(ctx, http.MethodGet, url, nil, nil)
 	if err == nil && status != http.StatusOK {
 		err = fmt.Errorf("%s answers %d", url, status)
 	}
@@ -356,11 +391,12 @@ func healthy(ctx context.Context, url string) error {
 }
 
 // send makes one small request.
-func send(ctx context.Context, method, url string, body []byte) (int, []byte, error) {
+func send(ctx context.Context, method, url string, body []byte, header http.Header) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, err
 	}
+	maps.Copy(req.Header, header)
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -371,98 +407,6 @@ func send(ctx context.Context, method, url string, body []byte) (int, []byte, er
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	return resp.StatusCode, raw, err
-}
-
-// canaryWords is how long the canary's prompt is: several pages of any engine's cache, so that
-// the same prompt again shows whether the cache kept it.
-const canaryWords = 600
-
-// canary asks for one token and returns how many tokens of its prompt came from a cache, -1
-// where the server does not say.
-func canary(ctx context.Context, url, model string) (cached int64, err error) {
-	body, err := json.Marshal(map[string]any{
-		"model": model, "max_tokens": 1, "stream": false, "temperature": 0,
-		"messages": []map[string]string{{"role": "user", "content": "weir canary" + strings.Repeat(" ready", canaryWords)}},
-	})
-	if err != nil {
-		return 0, err
-	}
-	status, raw, err := send(ctx, http.MethodPost, url+"/v1/chat/completions", body)
-	if err != nil {
-		return 0, err
-	}
-	if status != http.StatusOK {
-		return 0, fmt.Errorf("%s answers %d: %.200s", url, status, raw)
-	}
-	var v struct {
-		Choices []struct{} `json:"choices"`
-		Usage   struct {
-			Completion int64 `json:"completion_tokens"`
-			Details    struct {
-				Cached *int64 `json:"cached_tokens"`
-			} `json:"prompt_tokens_details"`
-		} `json:"usage"`
-	}
-	if err := json.Unmarshal(raw, &v); err != nil || len(v.Choices) == 0 {
-		return 0, fmt.Errorf("%s answers without a choice: %.200s", url, raw)
-	}
-	if v.Usage.Details.Cached == nil {
-		return -1, nil
-	}
-	return *v.Usage.Details.Cached, nil
-}
-
-// flush empties every cache and proves it: the canary's prompt, sent again, must not be found.
-// Where nothing tells, the record says that nobody looked.
-func (l *life) flush(ctx context.Context) error {
-	if !slices.ContainsFunc(l.d.Processes, func(p engine.Process) bool { return len(p.Flush) > 0 }) {
-		return nil
-	}
-	end, cancel := context.WithTimeout(ctx, l.recipe.Ready.Drain.Or(drainWait))
-	defer cancel()
-	if err := l.flushAll(end); err != nil {
-		return err
-	}
-	cached, err := canary(end, l.d.URLs[0], l.d.Model)
-	if err != nil {
-		return failf("crash", "the server does not answer after a flush: %v", err)
-	}
-	if err := l.flushAll(end); err != nil {
-		return err
-	}
-	if cached >= 0 {
-		clean := cached < canaryWords/2 // the chat template's own tokens may be kept
-		l.clean = &clean
-		l.say("flushed; %d tokens of the canary were still cached", cached)
-	}
-	return nil
-}
-
-func (l *life) flushAll(ctx context.Context) error {
-	for _, p := range l.d.Processes {
-		for _, c := range p.Flush {
-			url := c.Path
-			if strings.HasPrefix(url, "/") {
-				url = p.URL + url
-			}
-			err := l.until(ctx, "the flush of "+p.Name, func(ctx context.Context) error {
-				status, raw, err := send(ctx, c.Method, url, nil)
-				switch {
-				case err != nil:
-					return err
-				case c.Optional && status >= 400 && status < 500:
-					return nil
-				case status != http.StatusOK || !strings.Contains(string(raw), c.Contains):
-					return fmt.Errorf("%s answers %d: %.100s", url, status, raw)
-				}
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // portsFree says whether every port of the deployment on this machine can be taken again.
