@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -35,6 +36,20 @@ func Slow(tb testing.TB) {
 	if testing.Short() {
 		tb.Skip("slow, and -short is set")
 	}
+}
+
+// RealTimeMark is the line that RealTime logs. scripts/testsummary looks for it.
+const RealTimeMark = "this test runs on the real clock, beside whatever else this machine does"
+
+// RealTime declares, at the head of a test that is no subtest, that it compares real time with
+// what it expects, or drives real processes, so that a machine which stops it for a second may
+// fail it. scripts/test gives such a test, and no other, a second go, and says so.
+func RealTime(tb testing.TB) {
+	tb.Helper()
+	if strings.Contains(tb.Name(), "/") {
+		tb.Fatal("RealTime is for a test to declare, not for a part of it")
+	}
+	tb.Log(RealTimeMark)
 }
 
 // Root skips a test that only root can run.

@@ -1,68 +1,49 @@
 // Command testsummary reads the output of `go test -json` and prints what failed, what was
 // skipped and why, and one closing line. With CI=true in the environment a skipped test fails.
+//
+//	testsummary -again LOG           lists what may run once more, "PACKAGE REGEXP" a line
+//	testsummary -status N LOG [LOG]  judges a run that ended with N and its second go
 package main
 
 import (
-	"bufio"
-	"encoding/json"
+	"flag"
 	"fmt"
+	"io"
 	"os"
-	"strings"
 )
 
-type event struct {
-	Action, Package, Test, Output string
-}
-
 func main() {
-	type key struct{ pkg, test string }
-	output := map[key][]string{}
-	var failed, skipped []key
-	passed := 0
-	sc := bufio.NewScanner(os.Stdin)
-	sc.Buffer(nil, 64<<20)
-	for sc.Scan() {
-		var e event
-		if json.Unmarshal(sc.Bytes(), &e) != nil {
-			fmt.Println(sc.Text()) // a build error is plain text
-			continue
-		}
-		k := key{e.Package, e.Test}
-		switch e.Action {
-		case "output", "build-output":
-			output[k] = append(output[k], e.Output)
-		case "pass":
-			if e.Test != "" {
-				passed++
-			} else {
-				fmt.Println("ok  ", e.Package)
+	again := flag.Bool("again", false, "list what may run once more")
+	status := flag.Int("status", 0, "with what the first `go test` ended")
+	flag.Parse()
+	if flag.NArg() < 1 || flag.NArg() > 2 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	var logs [2]*log
+	for i := range logs {
+		logs[i] = newLog()
+		if i < flag.NArg() {
+			f, err := os.Open(flag.Arg(i))
+			if err == nil {
+				err = logs[i].read(f)
+				f.Close()
 			}
-			delete(output, k)
-		case "skip":
-			if e.Test != "" {
-				skipped = append(skipped, k)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "testsummary:", err)
+				os.Exit(1)
 			}
-		case "fail":
-			failed = append(failed, k)
 		}
 	}
-	for _, k := range failed {
-		fmt.Printf("FAIL %s %s\n%s", k.pkg, k.test, strings.Join(output[k], ""))
-	}
-	if len(skipped) > 0 {
-		fmt.Println("skipped:")
-		for _, k := range skipped {
-			fmt.Printf("  %s %s: %s\n", k.pkg, k.test, strings.TrimSpace(strings.Join(output[k], " ")))
+	if *again {
+		for _, s := range secondGo(logs[0]) {
+			fmt.Println(s)
 		}
+		return
 	}
-	tests := 0
-	for _, k := range failed {
-		if k.test != "" {
-			tests++
-		}
-	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, tests, len(skipped))
-	if len(failed) > 0 || os.Getenv("CI") == "true" && len(skipped) > 0 || passed == 0 {
+	v := judge(logs[0], logs[1], *status)
+	io.WriteString(os.Stdout, v.text(logs[0], logs[1]))
+	if !v.good(os.Getenv("CI") == "true") {
 		os.Exit(1)
 	}
 }
