@@ -310,7 +310,8 @@ func (p *profile) target() {
 	p.client = client.Config{
 		URLs: clean, Endpoint: e, APIKey: p.text("--api-key", os.Getenv(keyEnv)), Header: header, Spread: client.SpreadTree,
 		SessionHeaders: slices.Clone(p.args.values["--session-header"]),
-		Timeouts:       client.Timeouts{Connect: 30 * time.Second, First: wait, Headers: wait, Stream: wait, Total: wait},
+		Chunks:         true, Wire: true,
+		Timeouts: client.Timeouts{Connect: 30 * time.Second, First: wait, Headers: wait, Stream: wait, Total: wait},
 	}
 	if p.has("--use-dynamo-conv-aware-routing") || isOn(os.Getenv("AIPERF_HTTP_X_DYNAMO_SESSION_ID_FROM_CORRELATION_ID")) {
 		p.client.SessionHeaders = append(p.client.SessionHeaders, "X-Dynamo-Session-ID")

@@ -126,24 +126,26 @@ func (x *exchange) run() {
 		return
 	}
 	for {
+		var made dialed
 		c := x.host.get(x.t.clock.Now())
 		if c == nil {
-			c, err = x.t.dial(x.ctx, x.host, "http/1.1")
+			c, made, err = x.t.dialTimed(x.ctx, x.host, "http/1.1")
 		}
 		if err != nil {
 			fault := err.(*dialFault)
 			x.refuse(fault.class, "%v", fault.err)
 			return
 		}
-		if !x.on(c, body) {
+		if !x.on(c, made, body) {
 			return
 		}
 	}
 }
 
 // on makes one attempt over a connection and tells whether another one is due.
-func (x *exchange) on(c *conn, body Body) (again bool) {
+func (x *exchange) on(c *conn, made dialed, body Body) (again bool) {
 	x.begin()
+	x.traffic.on(c.reused, made)
 	cut := func() { c.SetDeadline(time.Unix(1, 0)) }
 	c.base, c.whole = acked(c.tcp), false
 	x.rec.Times.Sent = x.t.clock.Now()
@@ -230,6 +232,7 @@ func (x *exchange) write(c *conn, body Body) {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
 	err := x.produce(body, *b, func(p []byte, last bool) error {
+		x.traffic.write(len(p))
 		_, err := c.Write(p)
 		c.whole = err == nil && last
 		return err
@@ -262,6 +265,9 @@ func (x *exchange) produce(body Body, b []byte, send func(p []byte, last bool) e
 		left -= int64(got)
 		if err := send(b[:n+got], left == 0); err != nil {
 			return err
+		}
+		if left == 0 && x.t.cfg.Wire {
+			x.traffic.whole.Store(x.t.clock.Now())
 		}
 		if n = 0; left == 0 {
 			break

@@ -41,6 +41,7 @@ type exchange struct {
 	made     Body
 	wire     atomic.Pointer[wire] // where a poller reads
 
+	traffic   traffic
 	sentAt    int64        // the sender's copy of Times.Sent
 	sendTook  atomic.Int64 // from Sent to the end of the first write, Unknown before
 	ctx       context.Context
@@ -109,6 +110,7 @@ func (x *exchange) begin() {
 	x.ans = answer{rec: x.rec, endpoint: x.t.cfg.Endpoint, limits: x.t.limits, overflow: x.t.overflow,
 		chunks: x.t.cfg.Chunks, doubt: record.Doubt{Sent: record.Unknown, First: record.Unknown, Last: record.Unknown}, probe: x.t.probe, keep: x.t.cfg.Count != nil && x.q.Seq%max(x.t.cfg.CountEvery, 1) == 0}
 	x.begun, x.reusable = false, false
+	x.traffic.reset()
 	x.sendTook.Store(record.Unknown)
 }
 
@@ -124,6 +126,7 @@ type arrival struct {
 // stands.
 func (x *exchange) take(p []byte, in arrival) bool {
 	x.begun = true
+	x.traffic.read(len(p))
 	at := in.at
 	at = x.stamp(at)
 	n, err := x.http.feed(p, x)
@@ -167,6 +170,9 @@ func (x *exchange) headers(h *head) error {
 }
 
 func (x *exchange) body(p []byte) error {
+	if x.traffic.body == record.Never {
+		x.traffic.body = x.ans.at
+	}
 	if x.inflate != nil {
 		return x.inflate.feed(p)
 	}
@@ -286,6 +292,9 @@ func (x *exchange) finish(at int64, cut error, declared bool) {
 	}
 	x.ans.settle(record.Unknown, false)
 	x.sealDoubt()
+	if x.t.cfg.Wire {
+		x.rec.Wire = x.traffic.wire()
+	}
 }
 
 // sealDoubt puts what is known of the instants' errors into the record and the run's sums.

@@ -125,6 +125,7 @@ type Config struct {
 
 	InFlight int  // most requests in flight at once that are planned; 0 is unknown
 	Chunks   bool // keep the time of every content frame
+	Wire     bool // keep how every request went over its connection
 
 	// OverflowTexts are texts in an error that mean that the prompt is too long, besides
 	// those that are built in.

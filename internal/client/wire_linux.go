@@ -91,6 +91,7 @@ func (x *exchange) sendWire(body Body) {
 				return err
 			}
 		}
+		x.traffic.write(len(p))
 		err = w.write(p)
 		if x.sendTook.Load() == record.Unknown {
 			x.sendTook.Store(x.t.clock.Now() - x.sentAt)
@@ -133,9 +134,11 @@ func (x *exchange) sendWire(body Body) {
 // attach finds or makes a wire, gives it the exchange and stamps Sent.
 func (x *exchange) attach(body Body) (*wire, error) {
 	for {
+		var made dialed
 		w := x.host.getWire(x.t.clock.Now())
 		if w == nil {
-			c, err := x.t.dial(x.ctx, x.host)
+			c, took, err := x.t.dialTimed(x.ctx, x.host)
+			made = took
 			if err != nil {
 				return nil, err
 			}
@@ -151,6 +154,7 @@ func (x *exchange) attach(body Body) (*wire, error) {
 			continue
 		}
 		x.begin()
+		x.traffic.on(w.reused, made)
 		x.made = body
 		x.wire.Store(w)
 		if x.cancelled.Load() {

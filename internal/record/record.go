@@ -81,6 +81,21 @@ func (d *Doubt) TTFT() int64 {
 	return d.Sent + d.First
 }
 
+// Wire is how a request and its answer went over their connection.
+type Wire struct {
+	Reused bool `json:"reused"` // the connection had served another request before
+	// DNSNs and ConnectNs are what looking the name up, and connecting (TLS included), took before
+	// Sent, nanoseconds; 0 on a connection that was there.
+	DNSNs     int64 `json:"dns_ns"`
+	ConnectNs int64 `json:"connect_ns"`
+	Written   int64 `json:"written"` // instant at which the whole request was with the kernel, Never when it was not
+	Body      int64 `json:"body"`    // instant of the first byte of the answer's body, Never when there was none
+	BytesOut  int64 `json:"bytes_out"`
+	BytesIn   int64 `json:"bytes_in"` // heads included, as they came over the connection, both ways
+	Writes    int64 `json:"writes"`
+	Reads     int64 `json:"reads"`
+}
+
 // Request is what was measured for one request.
 type Request struct {
 	Seq    uint64 `json:"seq"`     // unique in the run, in the order of dispatch, from 1
@@ -128,6 +143,7 @@ type Request struct {
 	// server's usage on a sample; nil where nobody counted.
 	LocalOutput *int64 `json:"local_output,omitempty"`
 	Doubt       *Doubt `json:"doubt,omitempty"` // nil in virtual time
+	Wire        *Wire  `json:"wire,omitempty"`  // kept when asked for, over HTTP/1.1
 
 	Failure *Failure `json:"failure,omitempty"` // nil when the request succeeded
 	Resent  bool     `json:"resent,omitempty"`  // sent again once on a closed idle connection

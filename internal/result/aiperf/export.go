@@ -69,14 +69,21 @@ func Export(b *record.Bundle, r *result.Result, o Options) (Files, error) {
 	if !o.NoRecords {
 		files = append(files, recordsPath)
 	}
-	js, table, err := s.write()
+	w, err := s.write()
 	if err != nil {
 		return files, err
 	}
 	for _, f := range []struct {
 		path string
 		data []byte
-	}{{name("profile_export_aiperf.json", ".json"), js}, {name("profile_export_aiperf.csv", ".csv"), table}} {
+	}{
+		{name("profile_export_aiperf.json", ".json"), w.js}, {name("profile_export_aiperf.csv", ".csv"), w.table},
+		{name("profile_export_aiperf_timeslices.json", "_timeslices.json"), w.slicesJS},
+		{name("profile_export_aiperf_timeslices.csv", "_timeslices.csv"), w.slicesCSV},
+	} {
+		if f.data == nil {
+			continue
+		}
 		if err := os.WriteFile(f.path, f.data, 0o666); err != nil {
 			return files, err
 		}
@@ -89,7 +96,7 @@ func Export(b *record.Bundle, r *result.Result, o Options) (Files, error) {
 	if err != nil || m == nil {
 		return files, err
 	}
-	js, table, err = m.write(&o)
+	js, table, err := m.write(&o)
 	if err != nil {
 		return files, err
 	}
@@ -130,11 +137,13 @@ type metadata struct {
 	Worker       string `json:"worker_id"`
 	Processor    string `json:"record_processor_id"`
 	Phase        string `json:"benchmark_phase"`
+	PhaseKind    string `json:"phase_kind"`
 	Cancelled    bool   `json:"was_cancelled"`
 	CancelNs     *int64 `json:"cancellation_time_ns,omitempty"`
 	IssuedNs     *int64 `json:"credit_issued_ns,omitempty"`
 	Depth        int    `json:"agent_depth"`
 	Root         string `json:"root_correlation_id"`
+	Trace        string `json:"source_trace_id"`
 }
 
 type rowError struct {
@@ -219,19 +228,17 @@ func line(q *record.Request, epoch int64, n int) row {
 	m := metadata{
 		Session: n, RequestID: fmt.Sprintf("weir-%08d", q.Seq), Correlation: q.Tree + "/" + q.Stream, Root: q.Tree + "/" + q.Trace,
 		Conversation: q.Stream, Turn: q.Turn, StartNs: epoch + at.Sent, AckNs: wall(at.Headers), EndNs: epoch + max(at.End, at.Sent),
-		Worker: "weir", Processor: "weir", Phase: "warmup", IssuedNs: wall(at.Queued), Depth: q.Depth,
+		Worker: "weir", Processor: "weir", Phase: "warmup", IssuedNs: wall(at.Queued), Depth: q.Depth, Trace: q.Trace,
 	}
 	if q.Phase == record.Profiling {
 		m.Phase = "profiling"
 	}
+	m.PhaseKind = m.Phase
 	r := row{Metadata: m, Metrics: map[string]Value{}}
 	if q.Failure != nil {
 		r.Error = errorOf(q.Failure)
 		if q.Failure.Class == record.FailCancelled {
 			r.Metadata.Cancelled, r.Metadata.CancelNs = true, wall(at.End)
-		}
-		if q.WantIn > 0 {
-			r.Metrics["error_isl"] = Value{q.WantIn, "tokens"}
 		}
 		return r
 	}
@@ -266,16 +273,10 @@ func measure(q *record.Request, m map[string]Value) {
 	if q.Hits.Total >= 0 {
 		tokens("usage_prompt_cache_read_tokens", q.Hits.Total)
 	}
-	if q.WantOut > 0 {
-		tokens("requested_osl", q.WantOut)
-		if osl > 0 {
-			m["osl_mismatch_diff_pct"] = Value{100 * float64(osl-q.WantOut) / float64(q.WantOut), "%"}
-		}
+	if q.WantOut > 0 && osl > 0 {
+		m["osl_mismatch_diff_pct"] = Value{100 * float64(osl-q.WantOut) / float64(q.WantOut), "%"}
 	}
-	if at.Queued != record.Never {
-		ms("credit_to_start_latency", at.Sent-at.Queued)
-		ms("effective_latency", at.End-at.Queued)
-	}
+	wired(q, m)
 	if at.FirstToken == record.Never || at.LastToken == record.Never {
 		return
 	}
@@ -284,10 +285,6 @@ func measure(q *record.Request, m map[string]Value) {
 	ms("request_latency", latency)
 	ms("decode_duration", latency-ttft)
 	ms("full_decode_duration", at.End-at.FirstToken)
-	if at.Headers != record.Never {
-		ms("stream_setup_latency", at.Headers-at.Sent)
-		ms("stream_prefill_latency", at.FirstToken-at.Headers)
-	}
 	if at.FirstVisible != record.Never {
 		ms("time_to_first_output_token", at.FirstVisible-at.Sent)
 	}

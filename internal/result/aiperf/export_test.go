@@ -87,7 +87,7 @@ func TestExport(t *testing.T) {
 	dir := t.TempDir()
 	files, err := Export(b, r, Options{Dir: dir, Program: "weir-test", Scenario: "agentx", Violations: []string{"short"}, SliceNs: 4 * sec,
 		Theoretical: func(_, stream string, turn int) (int64, int64, bool) { return int64(turn), 4, stream == "tr::sa:a" }})
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 7 {
 		t.Fatalf("%v, %v", files, err)
 	}
 	raw := func(name string) []byte {
@@ -114,7 +114,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("metadata %+v", rows[1].Metadata)
 	}
 	for tag, want := range map[string]float64{"time_to_first_token": 200, "request_latency": 1200, "inter_token_latency": 100, "full_response_inter_token_latency": 101,
-		"decode_duration": 1000, "output_token_throughput_per_user": 10, "input_sequence_length": 100, "output_sequence_length": 11, "credit_to_start_latency": 1, "prefill_throughput_per_user": 500} {
+		"decode_duration": 1000, "output_token_throughput_per_user": 10, "input_sequence_length": 100, "output_sequence_length": 11, "prefill_throughput_per_user": 500} {
 		if got, ok := rows[1].Metrics[tag].Value.(float64); !ok || math.Abs(got-want) > 1e-9 {
 			t.Errorf("%s is %v, want %v", tag, rows[1].Metrics[tag], want)
 		}
@@ -140,7 +140,7 @@ func TestExport(t *testing.T) {
 	}{
 		{"request_count", "avg", 2}, {"error_request_count", "avg", 2}, {"completed_request_count", "avg", 4}, {"time_to_first_token", "p50", 300},
 		{"time_to_first_token", "std", 100}, {"time_to_first_token", "count", 2}, {"benchmark_duration", "avg", 1.4}, {"total_osl", "avg", 12},
-		{"request_throughput", "avg", 2 / 1.4}, {"theoretical_prefix_cache_hit", "sum", 5}, {"theoretical_prefix_cache_hit", "count", 8}, {"total_error_isl", "avg", 1400},
+		{"request_throughput", "avg", 2 / 10.0}, {"effective_concurrency", "avg", (1.21 + 0.405 + 1 + 8) / 10}, {"theoretical_prefix_cache_hit", "sum", 5}, {"theoretical_prefix_cache_hit", "count", 8}, {"error_request_count", "avg", 2}, {"adj_time_to_first_token", "count", 4}, {"adj_time_to_first_token", "p25", 400},
 	} {
 		if got, ok := at(x.tag, x.stat).(float64); !ok || math.Abs(got-x.want) > 1e-9 {
 			t.Errorf("%s.%s is %v, want %v", x.tag, x.stat, at(x.tag, x.stat), x.want)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -18,78 +17,81 @@ import (
 // percents are the percentiles of every distribution.
 var percents = []int64{1, 5, 10, 25, 50, 75, 90, 95, 99}
 
-// stats are the numbers of one metric; only Unit and Avg for one that has no distribution.
+// stats are the numbers of one metric; only unit and avg for one that has no distribution. A
+// number that is not defined is absent.
 type stats map[string]any
 
-// summary gathers the records of the profiling phase.
+// entry is one request, as far as a summary needs it.
+type entry struct {
+	span
+	issued   int64 // when it was handed out, Never when nobody knows
+	last     int64 // last content
+	failed   bool
+	overflow bool
+	mismatch bool // its output missed what was asked for
+	values   map[string]Value
+}
+
+// summary gathers the requests of the two phases.
 type summary struct {
 	meta   *record.Meta
 	result *result.Result
 	o      *Options
 
-	values          map[string][]float64
-	units           map[string]string
-	valid, errors   int64
-	overflow        int64
-	firstNs, lastNs int64 // of valid records, since the epoch
-	beginNs, endNs  int64 // of all profiling records
-	errorISL        []float64
-	hit, total      int64
-	kinds           map[rowError]int64
+	profiling, warmup []entry
+	hit, total        map[bool]int64 // blocks, by whether it was the profiling phase
+	kinds             map[rowError]int64
 }
 
 func newSummary(m *record.Meta, r *result.Result, o *Options) *summary {
-	return &summary{meta: m, result: r, o: o, values: map[string][]float64{}, units: map[string]string{}, kinds: map[rowError]int64{},
-		firstNs: record.Never, beginNs: record.Never}
+	return &summary{meta: m, result: r, o: o, hit: map[bool]int64{}, total: map[bool]int64{}, kinds: map[rowError]int64{}}
 }
 
 func (s *summary) add(q *record.Request, r *row) {
-	if q.Phase != record.Profiling {
-		return
-	}
 	at := q.Times
-	if s.beginNs == record.Never || at.Sent < s.beginNs {
-		s.beginNs = at.Sent
+	e := entry{
+		span:   span{start: at.Sent, first: record.Never, end: max(at.End, at.Sent), isl: -1, osl: -1},
+		issued: at.Queued, last: at.LastToken, failed: r.Error != nil, values: r.Metrics,
 	}
-	s.endNs = max(s.endNs, at.End)
-	if r.Error != nil {
-		s.errors++
-		if q.Failure.Class == record.FailContextOverflow {
-			s.overflow++
+	profiling := q.Phase == record.Profiling
+	if e.failed {
+		e.overflow = q.Failure.Class == record.FailContextOverflow
+		if profiling {
+			s.kinds[*r.Error]++
 		}
-		if q.WantIn > 0 {
-			s.errorISL = append(s.errorISL, float64(q.WantIn))
+	} else {
+		e.first, e.isl = at.FirstToken, q.PromptTokens
+		if q.OutputTokens > 0 {
+			e.osl = q.OutputTokens
+			e.mismatch = q.WantOut > 0 && math.Abs(float64(e.osl-q.WantOut)) > min(mismatchShare*float64(q.WantOut), mismatchTokens)
 		}
-		s.kinds[*r.Error]++
-		return
-	}
-	s.valid++
-	if s.firstNs == record.Never || at.Sent < s.firstNs {
-		s.firstNs = at.Sent
-	}
-	s.lastNs = max(s.lastNs, at.LastToken)
-	for tag, v := range r.Metrics {
-		s.units[tag] = v.Unit
-		switch x := v.Value.(type) {
-		case float64:
-			s.values[tag] = append(s.values[tag], x)
-		case int64:
-			s.values[tag] = append(s.values[tag], float64(x))
-		case []float64:
-			s.values[tag] = append(s.values[tag], x...)
+		for _, c := range q.Chunks {
+			e.chunks = append(e.chunks, c.At)
+		}
+		if s.o.Theoretical != nil {
+			if hit, total, ok := s.o.Theoretical(q.Trace, q.Stream, q.Turn); ok {
+				s.hit[profiling] += min(hit, total)
+				s.total[profiling] += total
+			}
 		}
 	}
-	if s.o.Theoretical != nil {
-		if hit, total, ok := s.o.Theoretical(q.Trace, q.Stream, q.Turn); ok {
-			s.hit += min(hit, total)
-			s.total += total
-		}
+	if profiling {
+		s.profiling = append(s.profiling, e)
+	} else {
+		s.warmup = append(s.warmup, e)
 	}
 }
 
+// An output misses what was asked for when it differs by more than this share of it, and more
+// than so many tokens in any case (METRICS_OSL_MISMATCH_*).
+const (
+	mismatchShare  = 0.05
+	mismatchTokens = 50
+)
+
 // distribution computes AIPerf's statistics: linear percentiles, the population's deviation.
+// It sorts v.
 func distribution(unit string, v []float64) stats {
-	v = slices.Clone(v)
 	slices.Sort(v)
 	sum := 0.0
 	for _, x := range v {
@@ -107,12 +109,68 @@ func distribution(unit string, v []float64) stats {
 	return s
 }
 
-// metrics are all metrics of the summary by tag.
-func (s *summary) metrics() map[string]stats {
+// adjusted are the statistics of sorted values and as many infinite ones as requests failed:
+// percentiles by the nearest rank, ties to the even one. What is infinite is absent.
+func adjusted(unit string, sorted []float64, failed int) stats {
+	n := len(sorted) + failed
+	s := stats{"unit": unit, "count": n, "min": sorted[0]}
+	for _, p := range percents {
+		if i := int(math.RoundToEven(float64(p) / 100 * float64(n-1))); i < len(sorted) {
+			s["p"+strconv.FormatInt(p, 10)] = sorted[i]
+		}
+	}
+	return s
+}
+
+// withFailed are the metrics that have an error-adjusted twin.
+var withFailed = []string{"time_to_first_token", "request_latency", "decode_duration", "full_decode_duration", "inter_token_latency", "full_response_inter_token_latency"}
+
+// sums are derived by adding a metric up.
+var sums = map[string]string{
+	"total_isl": "input_sequence_length", "total_osl": "output_sequence_length", "total_output_tokens": "output_token_count",
+	"total_reasoning_tokens": "reasoning_token_count", "total_usage_prompt_tokens": "usage_prompt_tokens",
+	"total_usage_completion_tokens": "usage_completion_tokens", "total_usage_reasoning_tokens": "usage_reasoning_tokens",
+	"total_usage_total_tokens": "usage_total_tokens", "total_usage_prompt_cache_read_tokens": "usage_prompt_cache_read_tokens",
+}
+
+// summarize computes the metrics of some requests over a time, nanoseconds since the run's
+// epoch; rates divide by that time.
+func summarize(entries []*entry, from, to int64) map[string]stats {
 	out := map[string]stats{}
-	for tag, v := range s.values {
+	values, units := map[string][]float64{}, map[string]string{}
+	var valid, failed, overflow, mismatch, answered int
+	first, last := int64(math.MaxInt64), record.Never
+	for _, e := range entries {
+		if e.failed {
+			failed++
+			if e.overflow {
+				overflow++
+			}
+			continue
+		}
+		valid++
+		if e.mismatch {
+			mismatch++
+		}
+		first, last = min(first, e.start), max(last, e.last)
+		for tag, v := range e.values {
+			units[tag] = v.Unit
+			switch x := v.Value.(type) {
+			case float64:
+				values[tag] = append(values[tag], x)
+			case int64:
+				values[tag] = append(values[tag], float64(x))
+			case []float64:
+				values[tag] = append(values[tag], x...)
+			}
+		}
+		if _, ok := e.values["osl_mismatch_diff_pct"]; ok {
+			answered++
+		}
+	}
+	for tag, v := range values {
 		if len(v) > 0 {
-			out[tag] = distribution(s.units[tag], v)
+			out[tag] = distribution(units[tag], v)
 		}
 	}
 	one := func(tag, unit string, v float64) { out[tag] = stats{"unit": unit, "avg": v} }
@@ -122,52 +180,122 @@ func (s *summary) metrics() map[string]stats {
 		}
 		return 0
 	}
-	if s.valid > 0 {
-		one("request_count", "requests", float64(s.valid))
+	if valid > 0 {
+		one("request_count", "requests", float64(valid))
 	}
-	if s.errors > 0 {
-		one("error_request_count", "requests", float64(s.errors))
+	if failed > 0 {
+		one("error_request_count", "requests", float64(failed))
+		one("context_overflow_count", "requests", float64(overflow))
+		for _, tag := range withFailed {
+			if v := values[tag]; len(v) > 0 {
+				out["adj_"+tag] = adjusted(units[tag], v, failed)
+			}
+		}
 	}
-	if n := s.valid + s.errors; n > 0 {
+	if n := valid + failed; n > 0 {
 		one("completed_request_count", "requests", float64(n))
-		one("request_error_rate", "%", 100*float64(s.errors)/float64(n))
+		one("request_error_rate", "%", 100*float64(failed)/float64(n))
 	}
-	if s.overflow > 0 {
-		one("context_overflow_count", "requests", float64(s.overflow))
+	if answered > 0 {
+		one("osl_mismatch_count", "requests", float64(mismatch))
 	}
-	if len(s.errorISL) > 0 {
-		out["error_isl"] = distribution("tokens", s.errorISL)
-		one("total_error_isl", "tokens", out["error_isl"]["sum"].(float64))
-	}
-	if s.total > 0 {
-		out["theoretical_prefix_cache_hit"] = stats{"unit": "%", "avg": 100 * float64(s.hit) / float64(s.total), "sum": float64(s.hit), "count": s.total}
-	}
-	isl, osl := sumOf("input_sequence_length"), sumOf("output_sequence_length")
-	for tag, from := range map[string]string{
-		"total_isl": "input_sequence_length", "total_osl": "output_sequence_length", "total_output_tokens": "output_token_count",
-		"total_reasoning_tokens": "reasoning_token_count", "total_usage_prompt_tokens": "usage_prompt_tokens",
-		"total_usage_completion_tokens": "usage_completion_tokens", "total_usage_total_tokens": "usage_total_tokens",
-		"total_usage_prompt_cache_read_tokens": "usage_prompt_cache_read_tokens",
-	} {
-		if _, ok := out[from]; ok {
-			one(tag, "tokens", sumOf(from))
+	for tag, of := range sums {
+		if _, ok := out[of]; ok {
+			one(tag, "tokens", sumOf(of))
 		}
 	}
 	if p := sumOf("usage_prompt_tokens"); p > 0 && out["usage_prompt_cache_read_tokens"] != nil {
 		one("overall_usage_prompt_cache_read_pct", "%", 100*sumOf("usage_prompt_cache_read_tokens")/p)
 	}
-	if dur := float64(s.lastNs-s.firstNs) / 1e9; s.valid > 0 && dur > 0 {
-		one("min_request_timestamp", "ns", float64(s.meta.EpochWallNs+s.firstNs))
-		one("max_response_timestamp", "ns", float64(s.meta.EpochWallNs+s.lastNs))
-		one("benchmark_duration", "sec", dur)
-		one("request_throughput", "requests/sec", float64(s.valid)/dur)
+	if valid > 0 && last > first {
+		one("benchmark_duration", "sec", float64(last-first)/1e9)
+	}
+	if dur := float64(to-from) / 1e9; valid > 0 && dur > 0 {
+		isl, osl := sumOf("input_sequence_length"), sumOf("output_sequence_length")
+		one("request_throughput", "requests/sec", float64(valid)/dur)
 		if osl > 0 {
 			one("output_token_throughput", "tokens/sec", osl/dur)
-			one("total_token_throughput", "tokens/sec", (isl+osl)/dur)
+			if isl > 0 {
+				one("total_token_throughput", "tokens/sec", (isl+osl)/dur)
+			}
 		}
 		if isl > 0 {
 			one("input_token_throughput", "tokens/sec", isl/dur)
 		}
+	}
+	return out
+}
+
+// waits adds the times from when a request was handed out, to its start and to its end; failed
+// ones count here.
+func waits(entries []*entry, out map[string]stats) {
+	var start, end []float64
+	for _, e := range entries {
+		if e.issued != record.Never {
+			start = append(start, float64(e.start-e.issued)/1e6)
+			end = append(end, float64(e.end-e.issued)/1e6)
+		}
+	}
+	if len(start) > 0 {
+		out["credit_to_start_latency"] = distribution("ms", start)
+		out["effective_latency"] = distribution("ms", end)
+	}
+}
+
+// phase computes the metrics of a whole phase.
+func (s *summary) phase(profiling bool) (map[string]stats, *curves) {
+	list := s.warmup
+	if profiling {
+		list = s.profiling
+	}
+	if len(list) == 0 {
+		return map[string]stats{}, nil
+	}
+	entries := pointers(list)
+	from, to := s.window(profiling)
+	out := summarize(entries, from, to)
+	c := newCurves(spansOf(entries))
+	c.metrics(out, from, to)
+	waits(entries, out)
+	if n := s.total[profiling]; n > 0 {
+		hit := s.hit[profiling]
+		out["theoretical_prefix_cache_hit"] = stats{"unit": "%", "avg": 100 * float64(hit) / float64(n), "sum": float64(hit), "count": n}
+	}
+	return out, c
+}
+
+// window is the time of a phase: from its start to the end of its last request, or to its
+// planned end when that is later.
+func (s *summary) window(profiling bool) (from, to int64) {
+	list := s.warmup
+	if profiling {
+		list = s.profiling
+	}
+	from, to = list[0].start, list[0].end
+	for _, e := range list {
+		from, to = min(from, e.start), max(to, e.end)
+	}
+	if w := s.meta.Window; profiling {
+		from = min(from, max(w.StartNs, 0))
+		if s.meta.Cancelled == "" && s.meta.Stalled == "" {
+			to = max(to, w.EndNs)
+		}
+	}
+	return from, to
+}
+
+func pointers(list []entry) []*entry {
+	out := make([]*entry, len(list))
+	for i := range list {
+		out[i] = &list[i]
+	}
+	return out
+}
+
+func spansOf(entries []*entry) []span {
+	out := make([]span, len(entries))
+	for i, e := range entries {
+		out[i] = e.span
 	}
 	return out
 }
@@ -186,12 +314,21 @@ func (s *summary) invalid() []string {
 	return why
 }
 
-// write forms profile_export_aiperf.json and its table.
-func (s *summary) write() (js, table []byte, err error) {
-	m := s.metrics()
+// written are the artifacts of a summary; the last two are nil without slices.
+type written struct {
+	js, table           []byte
+	slicesJS, slicesCSV []byte
+}
+
+// write forms profile_export_aiperf.json, its table, and those of the time slices.
+func (s *summary) write() (w written, err error) {
+	m, c := s.phase(true)
 	doc := map[string]any{}
 	for tag, v := range m {
 		doc[tag] = v
+	}
+	if warm, _ := s.phase(false); len(warm) > 0 {
+		doc["warmup_metrics"] = warm
 	}
 	id := s.result.ID
 	doc["schema_version"], doc["aiperf_version"], doc["benchmark_id"] = SchemaVersion, s.o.Program, id
@@ -214,8 +351,9 @@ func (s *summary) write() (js, table []byte, err error) {
 		return strings.Compare(a.Details.Type+a.Details.Message, b.Details.Type+b.Details.Message)
 	})
 	doc["error_summary"] = errors
-	if s.beginNs != record.Never {
-		doc["start_time"], doc["end_time"] = local(s.meta.EpochWallNs+s.beginNs), local(s.meta.EpochWallNs+s.endNs)
+	if len(s.profiling) > 0 {
+		from, to := s.window(true)
+		doc["start_time"], doc["end_time"] = local(s.meta.EpochWallNs+from), local(s.meta.EpochWallNs+to)
 	}
 	meta := map[string]any{"dataset": s.o.Dataset, "scenario": nil, "submission_valid": nil, "submission_invalid_reasons": s.invalid()}
 	if s.o.Scenario != "" {
@@ -223,8 +361,14 @@ func (s *summary) write() (js, table []byte, err error) {
 		meta["scenario_violations"] = s.o.Violations
 	}
 	doc["metadata"] = meta
-	js, err = encode(doc)
-	return js, s.table(m), err
+	if w.js, err = encode(doc); err != nil {
+		return w, err
+	}
+	w.table = table(m)
+	if s.o.SliceNs > 0 && len(s.profiling) > 0 {
+		w.slicesJS, w.slicesCSV, err = s.slices(c)
+	}
+	return w, err
 }
 
 // encode writes a document, indented. A number that is not finite is an error.
@@ -240,7 +384,7 @@ func encode(v any) ([]byte, error) {
 var columns = []string{"avg", "min", "max", "sum", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std"}
 
 // table is the CSV: distributions, a blank line, single values.
-func (s *summary) table(m map[string]stats) []byte {
+func table(m map[string]stats) []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	w.UseCRLF = true
@@ -249,7 +393,7 @@ func (s *summary) table(m map[string]stats) []byte {
 	for _, tag := range slices.Sorted(maps.Keys(m)) {
 		st := m[tag]
 		name := header(tag)
-		if u := st["unit"].(string); u != "requests" {
+		if u := st["unit"].(string); u != "requests" && u != "count" {
 			name += " (" + u + ")"
 		}
 		if _, ok := st["p50"]; !ok {
@@ -269,34 +413,10 @@ func (s *summary) table(m map[string]stats) []byte {
 	return b.Bytes()
 }
 
+// cell is a number with two digits; empty for one that is not there.
 func cell(v any) string {
-	switch x := v.(type) {
-	case float64:
-		if x == math.Trunc(x) && math.Abs(x) < 1e15 {
-			return strconv.FormatInt(int64(x), 10)
-		}
-		return strconv.FormatFloat(x, 'f', 2, 64)
-	default:
-		return fmt.Sprint(x)
+	if f, ok := v.(float64); ok {
+		return strconv.FormatFloat(f, 'f', 2, 64)
 	}
-}
-
-// header writes a tag as a title: "time_to_first_token" is "Time to First Token".
-func header(tag string) string {
-	words := strings.Split(tag, "_")
-	for i, w := range words {
-		switch w {
-		case "to", "per":
-			if w == "per" {
-				words[i] = "Per"
-			}
-		case "osl", "isl", "e2e":
-			words[i] = strings.ToUpper(w)
-		default:
-			if w != "" {
-				words[i] = strings.ToUpper(w[:1]) + w[1:]
-			}
-		}
-	}
-	return strings.Join(words, " ")
+	return ""
 }

@@ -1,0 +1,41 @@
+package aiperf
+
+import "github.com/weirbench/weir/internal/record"
+
+// wired adds what is known of a request's way over its connection, under the names that AIPerf
+// has from k6. AIPerf's instants are those of its HTTP library. A request of Weir's never waits for a
+// connection: it makes one.
+func wired(q *record.Request, m map[string]Value) {
+	w := q.Wire
+	if w == nil {
+		return
+	}
+	at := q.Times
+	ms := func(tag string, ns int64) {
+		if ns >= 0 {
+			m[tag] = Value{float64(ns) / 1e6, "ms"}
+		}
+	}
+	ms("http_req_blocked", 0)
+	ms("http_req_dns_lookup", w.DNSNs)
+	ms("http_req_connecting", w.ConnectNs)
+	ms("http_req_connection_overhead", w.DNSNs+w.ConnectNs)
+	ms("http_req_duration", at.End-at.Sent)
+	if w.Written >= 0 && w.Body >= w.Written {
+		ms("http_req_sending", w.Written-at.Sent)
+		ms("http_req_waiting", w.Body-w.Written)
+	}
+	if w.Body >= 0 {
+		ms("http_req_receiving", at.End-w.Body)
+		ms("http_req_total", w.DNSNs+w.ConnectNs+at.End-at.Sent)
+	}
+	reused := int64(0)
+	if w.Reused {
+		reused = 1
+	}
+	m["http_req_connection_reused"] = Value{reused, "ratio"}
+	m["http_req_data_sent"] = Value{float64(w.BytesOut) / 1024, "KB"}
+	m["http_req_data_received"] = Value{float64(w.BytesIn) / 1024, "KB"}
+	m["http_req_chunks_sent"] = Value{w.Writes, "count"}
+	m["http_req_chunks_received"] = Value{w.Reads, "count"}
+}
