@@ -36,12 +36,13 @@ func newAIPerfCmd(app *App) *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:   "profile --scenario NAME --url URL --model NAME --concurrency N (--public-dataset NAME | --input-file PATH)",
-		Short: "Replay agent traces with AIPerf's flags and write AIPerf's artifacts",
+		Use:   "profile --url URL --model NAME --concurrency N (--scenario NAME (--public-dataset NAME | --input-file PATH) | --isl N --osl N)",
+		Short: "Replay agent traces, or send prompts of one length, with AIPerf's flags, and write AIPerf's artifacts",
 		Long: `Profile takes the flags of 'aiperf profile' as InferenceX passes them and the common rest,
-runs the agentic replay of 'weir replay', and writes profile_export.jsonl,
-profile_export_aiperf.json and .csv, server_metrics_export.json and .csv into the folder of
---output-artifact-dir, and the bundle beside them.
+runs the agentic replay of 'weir replay' under a --scenario, a load of made-up prompts ('weir load')
+without one, and writes profile_export.jsonl, profile_export_aiperf.json and .csv,
+server_metrics_export.json and .csv into the folder of --output-artifact-dir, and the bundle
+beside them.
 
 A flag that nobody knows is an error that names the nearest one; one that AIPerf knows and that
 would change what is measured is refused; one without effect says so. docs/aiperf.md lists them.
@@ -50,7 +51,9 @@ The exit code is 3 when the run is not valid. A run under --unsafe-override whos
 what was overridden ends with 0 and submission_valid false.`,
 		Example: `  weir aiperf profile --scenario inferencex-agentx-mvp --url http://127.0.0.1:8000 --endpoint-type chat \
     --streaming --model my-model --concurrency 8 --benchmark-duration 1800 --input-file traces/ \
-    --output-artifact-dir results/aiperf_artifacts`,
+    --output-artifact-dir results/aiperf_artifacts
+  weir aiperf profile --url http://127.0.0.1:8000 --model my-model --streaming --concurrency 16 --isl 1024 --osl 128 \
+    --extra-inputs ignore_eos:true --request-count 160 --output-artifact-dir fixed`,
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			args = slices.DeleteFunc(slices.Clone(args), func(s string) bool {
@@ -104,6 +107,8 @@ type profile struct {
 	model      string
 	conc       int
 	opt        replay.Options
+	load       *replay.Load // without a scenario
+	lengths    replay.Lengths
 	client     client.Config
 	body       prompt.Options
 	words      *prompt.Words
@@ -170,22 +175,30 @@ func (p *profile) read() error {
 	p.scenario = p.text("--scenario", "")
 	preset := false
 	switch p.scenario {
-	case "inferencex-agentx-mvp":
+	case "inferencex-agentx-mvp", "":
 	case "agentx", "inferencex-agentx":
 		preset = true
-	case "":
-		p.fail("no --scenario: 'weir aiperf profile' replays agent traces, so pass --scenario inferencex-agentx-mvp or agentx; 'weir load' sends other loads")
 	default:
 		p.fail("--scenario %q is unknown: use inferencex-agentx-mvp or agentx", p.scenario)
+	}
+	if p.model = p.text("--model", ""); p.model == "" {
+		p.fail("no --model")
+	}
+	if p.scenario == "" {
+		p.conc = p.whole("--concurrency", 1, 1)
+		p.readLoad()
+		return p.settle()
+	}
+	for _, n := range p.args.order {
+		if f := aiperfFlags[n]; f.use == forload {
+			p.fail("%s: %s", n, f.why)
+		}
 	}
 	def := func(mvp, agentx float64) float64 {
 		if preset {
 			return agentx
 		}
 		return mvp
-	}
-	if p.model = p.text("--model", ""); p.model == "" {
-		p.fail("no --model")
 	}
 	p.conc = p.whole("--concurrency", int(def(1, 8)), 1)
 	o := replay.InferenceX(p.conc, 0)
@@ -221,6 +234,15 @@ func (p *profile) read() error {
 			p.fail("--dataset-sampling-strategy: %v", err)
 		}
 	}
+	p.opt = o
+	p.entries = p.whole("--num-dataset-entries", 0, 0)
+	p.maxContext = int64(p.whole("--max-context-length", 0, 0))
+	p.locks(salt)
+	return p.settle()
+}
+
+// settle reads what does not depend on the load, and says everything that is wrong.
+func (p *profile) settle() error {
 	if p.has("--synthesis-max-isl") {
 		p.fail("--synthesis-max-isl would cut prompts, which Weir does not do: --max-context-length leaves out whole traces")
 	}
@@ -233,10 +255,6 @@ func (p *profile) read() error {
 		}
 	}
 	p.seconds("--stats-interval", 30) // checked; the terminal shows progress all the time
-	p.opt = o
-	p.entries = p.whole("--num-dataset-entries", 0, 0)
-	p.maxContext = int64(p.whole("--max-context-length", 0, 0))
-	p.locks(salt)
 	p.target()
 	p.export()
 	if len(p.problems) > 0 {
@@ -326,10 +344,13 @@ func (p *profile) target() {
 			file = filepath.Join(t, "tokenizer.json")
 		}
 		raw, err := os.ReadFile(file)
+		const instead = "the words used are one token in common tokenizers, and the server counts"
 		if err != nil {
-			fmt.Fprintf(p.app.Err, "weir: --tokenizer %s is no file here: the words used are one token in common tokenizers, and the server counts\n", t)
-		} else if p.words, err = prompt.FromTokenizer(file, raw); err != nil {
-			p.fail("--tokenizer: %v", err)
+			fmt.Fprintf(p.app.Err, "weir: --tokenizer %s is no file here: %s\n", t, instead)
+		} else if w, err := prompt.FromTokenizer(file, raw); err != nil { // the probes find out whether the words fit
+			fmt.Fprintf(p.app.Err, "weir: --tokenizer is not used: %v: %s\n", err, instead)
+		} else {
+			p.words = w
 		}
 	}
 }
@@ -363,10 +384,10 @@ func (p *profile) extra() ([]byte, bool) {
 		}
 		all[k] = raw
 	}
-	ignore := true
+	ignore := p.scenario != ""
 	if v, ok := all["ignore_eos"]; ok {
 		delete(all, "ignore_eos")
-		if ignore = isOn(strings.Trim(string(v), `"`)); !ignore {
+		if ignore = isOn(strings.Trim(string(v), `"`)); !ignore && p.scenario != "" {
 			p.violate("--extra-inputs sets ignore_eos to %s, need true", v)
 		}
 	}
@@ -529,26 +550,41 @@ func theoretical(c *corpus.Corpus) func(trace, stream string, turn int) (int64, 
 
 // run measures, writes the artifacts, and judges.
 func (p *profile) run(ctx context.Context) error {
-	c, err := p.corpus(ctx)
-	if err != nil {
-		return err
+	point := &spec.Point{
+		Key: "aiperf", Model: p.model, Framework: "external", Conc: p.conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
 	}
-	if _, err := replay.NewAgentic(c, p.opt); err != nil {
-		return usage(err)
+	j := &run.Job{Point: point, Version: buildVersion(), Overrides: p.violations, ClientLimit: p.limit.share}
+	var err error
+	if p.load != nil {
+		if j.Corpus, err = p.lengths.Corpus(); err != nil {
+			return usage(err)
+		}
+		if _, err := replay.NewLoad(j.Corpus, *p.load); err != nil {
+			return usage(err)
+		}
+		j.Load = p.load
+		p.out.Dataset = map[string]any{"source_type": "synthetic", "entries": p.lengths.Conversations}
+		point.Name, point.Scenario, point.ISL, point.OSL = p.loadName(), spec.FixedSeqLen, p.lengths.In, p.lengths.Out
+		point.DurationNs, point.Weir.Seed = p.load.DurationNs, p.load.Seed
+	} else {
+		if j.Corpus, err = p.corpus(ctx); err != nil {
+			return err
+		}
+		if _, err := replay.NewAgentic(j.Corpus, p.opt); err != nil {
+			return usage(err)
+		}
+		j.Replay = p.opt
+		point.Name, point.Scenario = fmt.Sprintf("%s_conc%d", p.model, p.conc), spec.AgenticCoding
+		point.DurationNs, point.Weir.Seed = p.opt.DurationNs, p.opt.Seed
 	}
 	for _, v := range p.violations {
 		fmt.Fprintf(p.app.Err, "weir: --unsafe-override: %s; submission_valid is false\n", v)
 	}
 	p.out.Violations = p.violations
-	point := &spec.Point{
-		Key: "aiperf", Name: fmt.Sprintf("%s_conc%d", p.model, p.conc), Model: p.model, Framework: "external",
-		Scenario: spec.AgenticCoding, Conc: p.conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
-		DurationNs: p.opt.DurationNs, Weir: spec.WeirFields{Seed: p.opt.Seed},
-	}
 	ex := &run.HTTP{Client: p.client, Prompt: p.body, Words: p.words, Scrape: p.metrics, ObservedGPUs: record.Unknown}
 	bundle := filepath.Join(p.out.Dir, "weir-bundle-"+time.Now().UTC().Format("20060102T150405.000"))
 	status := newStatus(p.app, "aiperf profile")
-	j := &run.Job{Point: point, Corpus: c, Replay: p.opt, Version: buildVersion(), Progress: status.show, Overrides: p.violations, ClientLimit: p.limit.share}
+	j.Progress = status.show
 	r, err := run.Measure(ctx, ex, j, bundle)
 	status.clear()
 	if err != nil {

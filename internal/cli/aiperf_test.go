@@ -107,6 +107,54 @@ func TestAIPerfProfile(t *testing.T) {
 	}
 }
 
+// TestAIPerfFixedLengths runs the command without a scenario: every prompt has the length that was
+// asked for, every request is in the summary, in order.
+func TestAIPerfFixedLengths(t *testing.T) {
+	url := simServer(t, 150_000, 0)
+	artifacts := filepath.Join(t.TempDir(), "fixed")
+	code, out, errOut := weir("aiperf", "profile", "--url", url, "--model", "glm-5.2", "--endpoint-type", "chat", "--streaming", "--concurrency", "4",
+		"--isl", "700", "--osl", "9", "--request-count", "30", "--warmup-request-count", "3", "--extra-inputs", "ignore_eos:true", "--random-seed", "7",
+		"--num-dataset-entries", "20", "--output-artifact-dir", artifacts)
+	if code != 0 && !(code == exitInvalid && strings.Contains(errOut, "client-bound")) { // a busy machine may bind the client
+		t.Fatalf("exit code %d\n%s\n%s", code, out, errOut)
+	}
+	var s struct {
+		Requests struct{ Avg float64 }           `json:"request_count"`
+		ISL      struct{ Min, Max, Sum float64 } `json:"input_sequence_length"`
+		OSL      struct{ Min, Max float64 }      `json:"output_sequence_length"`
+		Metadata map[string]any                  `json:"metadata"`
+	}
+	if err := json.Unmarshal(read(t, artifacts, "profile_export_aiperf.json"), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Requests.Avg != 30 || s.ISL.Min != 700 || s.ISL.Max != 700 || s.ISL.Sum != 21000 || s.OSL.Min != 9 || s.OSL.Max != 9 {
+		t.Errorf("summary %+v", s)
+	}
+	if s.Metadata["scenario"] != nil || s.Metadata["submission_valid"] != nil {
+		t.Errorf("metadata %v: a load is no submission", s.Metadata)
+	}
+	warm, sent := 0, map[string]int{}
+	for line := range strings.Lines(string(read(t, artifacts, "profile_export.jsonl"))) {
+		var r struct {
+			Metadata struct {
+				Conversation string `json:"conversation_id"`
+				Phase        string `json:"benchmark_phase"`
+			}
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Metadata.Phase == "warmup" {
+			warm++
+		} else {
+			sent[r.Metadata.Conversation]++
+		}
+	}
+	if warm != 3 || len(sent) != 20 { // 20 entries, 10 of them twice
+		t.Errorf("%d requests of the warm-up, %d conversations", warm, len(sent))
+	}
+}
+
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(elem...))

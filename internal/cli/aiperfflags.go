@@ -19,15 +19,16 @@ const (
 type flagUse uint8
 
 const (
-	acted  flagUse = iota
-	inert          // known, without effect on what is measured
-	closed         // known, and it would change what is measured
+	acted   flagUse = iota
+	inert           // known, without effect on what is measured
+	closed          // known, and it would change what is measured
+	forload         // acted on without a --scenario, closed with one
 )
 
 type aiperfFlag struct {
 	kind flagKind
 	use  flagUse
-	why  string // of inert and closed
+	why  string // of inert and closed, of forload under a scenario
 }
 
 // aiperfAlias are other names of one flag, and short ones.
@@ -35,10 +36,20 @@ var aiperfAlias = map[string]string{
 	"-u": "--url", "-m": "--model", "--model-names": "--model", "-H": "--header", "--artifact-dir": "--output-artifact-dir",
 	"--num-requests": "--request-count", "--num-conversations": "--num-sessions", "--conversation-num": "--num-sessions",
 	"--agentic-warmup-grace-period": "--warmup-grace-period", "--agentic-cache-warmup-duration": "--warmup-duration",
-	"--profile-export-file": "--profile-export-prefix", "--profile-export-level": "--export-level", "--stream": "--streaming",
+	"--profile-export-file": "--profile-export-prefix", "--profile-export-level": "--export-level",
 	"--num-prompts": "--num-dataset-entries", "--max-idle-gap-cap-seconds": "--trace-idle-gap-cap-seconds", "-v": "--verbose", "-f": "--config",
-	"--transport-type": "--transport", "--ui-type": "--ui", "--request-rate-mode": "--arrival-pattern", "--isl": "--prompt-input-tokens-mean",
-	"--osl": "--prompt-output-tokens-mean", "-b": "--batch-size", "--workers-max": "--max-workers", "--record-processors": "--record-processor-service-count",
+	"--transport-type": "--transport", "--ui-type": "--ui", "--request-rate-mode": "--arrival-pattern", "-vv": "--extra-verbose",
+	"--workers-max": "--max-workers", "--record-processors": "--record-processor-service-count", "--custom-endpoint": "--endpoint",
+	"--prompt-input-tokens-mean": "--isl", "--synthetic-input-tokens-mean": "--isl", "--prompt-input-tokens-stddev": "--isl-stddev",
+	"--synthetic-input-tokens-stddev": "--isl-stddev", "--prompt-input-tokens-block-size": "--isl-block-size",
+	"--synthetic-input-tokens-block-size": "--isl-block-size", "--prompt-output-tokens-mean": "--osl", "--output-tokens-mean": "--osl",
+	"--prompt-output-tokens-stddev": "--osl-stddev", "--output-tokens-stddev": "--osl-stddev", "--vllm-burstiness": "--arrival-smoothness",
+	"-b": "--batch-size", "--prompt-batch-size": "--batch-size", "--batch-size-text": "--batch-size", "--num-warmup-requests": "--warmup-request-count",
+	"--conversation-turn-mean": "--session-turns-mean", "--conversation-turn-stddev": "--session-turns-stddev",
+	"--conversation-turn-delay-mean": "--session-turn-delay-mean", "--conversation-turn-delay-stddev": "--session-turn-delay-stddev",
+	"--conversation-turn-delay-ratio": "--session-delay-ratio", "--prompt-prefix-length": "--prefix-prompt-length",
+	"--prompt-prefix-pool-size": "--prefix-prompt-pool-size", "--num-prefix-prompts": "--prefix-prompt-pool-size", "--sweep-variant": "--variant",
+	"--image-batch-size": "--batch-size-image", "--audio-batch-size": "--batch-size-audio", "--video-batch-size": "--batch-size-video",
 }
 
 // aiperfFlags are the flags of 'aiperf profile' that Weir knows (AIPerf 0.13, agentx-harness
@@ -81,30 +92,67 @@ var aiperfFlags = func() map[string]aiperfFlag {
 	add(noValue, inert, "seeds are fixed", `--set-consistent-seed --no-set-consistent-seed --vary-seed-per-trial --no-vary-seed-per-trial`)
 	add(oneValue, inert, "it concerns services that are not asked", `--mlflow-experiment --mlflow-parent-run-id --mlflow-run-name --mlflow-tracking-uri
 		--wandb-entity --wandb-project --wandb-run-name --otel-url --gen-ai-provider`)
-	add(manyValues, inert, "it concerns services that are not asked", `--mlflow-tag --mlflow-artifact-glob --wandb-tag --otel-resource-attributes`)
+	add(manyValues, inert, "it concerns services that are not asked", `--stream --mlflow-tag --mlflow-artifact-glob --wandb-tag --otel-resource-attributes`)
 
-	rate := "agentic replay has no rate; 'weir load' sends at one"
-	add(oneValue, closed, rate, `--request-rate --arrival-pattern --arrival-smoothness --vllm-burstiness --user-centric-rate --num-users
-		--request-rate-series --request-rate-ramp-duration --replay-speedup`)
-	add(noValue, closed, rate, `--fixed-schedule --no-fixed-schedule --fixed-schedule-auto-offset --open-loop-replay --no-open-loop-replay --open-loop-strict`)
-	add(oneValue, closed, rate, `--fixed-schedule-start-offset --fixed-schedule-end-offset`)
-	synthetic := "prompts are those of the traces; 'weir load' makes others"
-	add(oneValue, closed, synthetic, `--prompt-input-tokens-mean --prompt-input-tokens-stddev --prompt-input-tokens-block-size --prompt-output-tokens-mean
-		--prompt-output-tokens-stddev --output-tokens-mean --output-tokens-stddev --isl-stddev --osl-stddev --isl-min --isl-max --osl-min --osl-max
-		--isl-steps --osl-steps --isl-block-size --isl-osl-pairs --seq-dist --sequence-distribution --batch-size --session-turns-mean
-		--session-turns-stddev --session-turn-delay-mean --session-turn-delay-stddev --session-delay-ratio --shared-system-prompt-length
-		--user-context-prompt-length --num-prefix-prompts --prefix-prompt-length --prefix-prompt-pool-size --synthesis-output-len-multiplier
-		--synthesis-prefix-len-multiplier --synthesis-prefix-root-multiplier --synthesis-prompt-len-multiplier --synthesis-speedup-ratio --prompt-corpus`)
-	add(oneValue, closed, "Weir has no such phase; see 'weir replay --help'", `--prefill-concurrency --concurrency-ramp-duration
-		--prefill-concurrency-ramp-duration --warmup-request-count --num-warmup-requests --num-warmup-sessions --warmup-concurrency
-		--warmup-request-rate --warmup-arrival-pattern --trace-session-sample-ratio --request-cancellation-rate --request-cancellation-delay`)
-	add(oneValue, closed, "'weir sweep' measures several points", `--concurrency-min --concurrency-max --concurrency-steps --sweep-type --search-metric --search-recipe --search-space`)
+	rate := "agentic replay has no rate; leave out --scenario, or 'weir load' sends at one"
+	add(oneValue, forload, rate, `--request-rate --arrival-pattern --arrival-smoothness`)
+	add(oneValue, closed, "'weir load --mode users' sends so", `--user-centric-rate --num-users`)
+	add(oneValue, closed, "'weir load --mode schedule' sends at recorded times", `--replay-speedup --fixed-schedule-start-offset --fixed-schedule-end-offset`)
+	add(noValue, closed, "'weir load --mode schedule' sends at recorded times", `--fixed-schedule --no-fixed-schedule --fixed-schedule-auto-offset
+		--open-loop-replay --no-open-loop-replay --open-loop-strict`)
+	add(oneValue, closed, "'weir load' sends at one rate", `--request-rate-series --request-rate-ramp-duration`)
+	synthetic := "prompts are those of the traces; leave out --scenario, or 'weir load' makes others"
+	add(oneValue, forload, synthetic, `--isl --isl-stddev --osl --osl-stddev --batch-size --session-turns-mean --session-turns-stddev
+		--shared-system-prompt-length --random-range-ratio --random-corpus-style`)
+	add(oneValue, closed, "Weir makes prompts of one length or of lengths in a range ('weir load')", `--isl-min --isl-max --osl-min --osl-max --isl-steps --osl-steps
+		--isl-block-size --isl-osl-pairs --seq-dist --sequence-distribution`)
+	add(oneValue, closed, "Weir's made-up conversations have no pauses and one prefix; see 'weir load --help'", `--session-turn-delay-mean --session-turn-delay-stddev
+		--session-delay-ratio --user-context-prompt-length --prefix-prompt-length --prefix-prompt-pool-size`)
+	add(oneValue, closed, "prompts are those of the traces, as recorded", `--synthesis-output-len-multiplier --synthesis-prefix-len-multiplier
+		--synthesis-prefix-root-multiplier --synthesis-prompt-len-multiplier --synthesis-speedup-ratio --prompt-corpus --system-prompt
+		--system-prompt-file --trace-session-sample-ratio`)
+	add(manyValues, closed, "Weir reads whole data sets", `--dataset-filter`)
+	add(oneValue, closed, "Weir reads whole data sets", `--hf-subset`)
+	add(oneValue, forload, "agentic replay has no such phase; see 'weir replay --help'", `--prefill-concurrency --concurrency-ramp-duration --warmup-request-count`)
+	add(oneValue, closed, "Weir has no such phase; see 'weir replay --help' and 'weir load --help'", `--prefill-concurrency-ramp-duration --num-warmup-sessions
+		--warmup-concurrency --warmup-request-rate --warmup-arrival-pattern --warmup-prefill-concurrency --warmup-concurrency-ramp-duration
+		--warmup-prefill-concurrency-ramp-duration --warmup-request-rate-ramp-duration --request-cancellation-rate --request-cancellation-delay`)
+	sweep := "'weir sweep' and 'weir knee' measure several points"
+	add(oneValue, closed, sweep, `--concurrency-min --concurrency-max --concurrency-steps --sweep-type --search-metric --search-recipe
+		--search-direction --search-initial-points --search-max-iterations --search-percentile-pooling --search-planner --search-random-seed
+		--search-stat --search-style --bo-constraint-mode --optuna-acquisition --optuna-sampler --optuna-terminator --convergence-metric
+		--convergence-mode --convergence-stat --convergence-threshold --degradation-metric-tag --degradation-stat --degradation-threshold
+		--confidence-level --parameter-sweep-mode --ttft-sla-ms --tpot-sla-ms --itl-sla-ms --e2e-sla-ms --error-rate-sla --slo-attainment-fraction`)
+	add(manyValues, closed, sweep, `--search-sla --search-sla-tier --search-space --variant`)
+	add(oneValue, inert, "it is one run", `--parameter-sweep-cooldown-seconds --profile-run-cooldown-seconds`)
+	add(noValue, inert, "it is one run", `--parameter-sweep-same-seed --no-parameter-sweep-same-seed --profile-run-disable-warmup-after-first
+		--no-profile-run-disable-warmup-after-first --no-sweep-table`)
+	add(oneValue, inert, "one model is asked for", `--model-selection-strategy`)
 	add(noValue, closed, "the server's usage counts tokens, and the chat template is learned from it", `--apply-chat-template`)
+	add(noValue, closed, "Weir asks for usage once, at the end of a stream", `--per-chunk-usage`)
 	add(noValue, closed, "answers are not kept", `--export-outputs-json`)
 	add(noValue, closed, "min_tokens is a field of --extra-inputs", `--force-min-tokens`)
-	add(oneValue, closed, "Weir's configuration is a master file; see 'weir sweep'", `--config`)
-	add(oneValue, closed, "Weir computes no such metric", `--goodput --network-latency-mean --accuracy-benchmark`)
-	add(noValue, closed, "Weir computes no such metric", `--network-latency-automatic`)
+	add(noValue, inert, "min_tokens is sent only if --extra-inputs says so", `--no-force-min-tokens`)
+	add(noValue, inert, "bodies carry no such hints", `--omit-kv-hints`)
+	add(oneValue, closed, "Weir's configuration is a master file; see 'weir sweep'", `--config --cli-config`)
+	add(noValue, closed, "'weir sweep' resets caches between points; here restart the server or reset it before", `--reset-kv-cache`)
+	add(oneValue, closed, "'weir sweep' resets caches between points; here restart the server or reset it before", `--reset-kv-cache-path --reset-kv-cache-timeout-seconds`)
+	add(noValue, closed, "Weir starts no profiler in the server", `--server-profiler`)
+	add(oneValue, closed, "Weir starts no profiler in the server", `--server-profiler-start-path --server-profiler-stop-path --server-profiler-timeout-seconds`)
+	add(oneValue, closed, "bodies are JSON", `--request-content-type`)
+	add(oneValue, closed, "Weir computes no such metric", `--goodput --network-latency-mean --network-latency-ping-interval --accuracy-benchmark --accuracy-grader
+		--accuracy-n-shots --accuracy-system-prompt`)
+	add(manyValues, closed, "Weir computes no such metric", `--accuracy-tasks`)
+	add(noValue, closed, "Weir computes no such metric", `--network-latency-automatic --accuracy-enable-cot --accuracy-no-enable-cot --accuracy-verbose`)
+	media := "Weir sends text"
+	add(oneValue, closed, media, `--batch-size-audio --batch-size-image --batch-size-video --audio-format --audio-length-mean --audio-length-stddev
+		--audio-num-channels --image-format --image-height-mean --image-height-stddev --image-source --image-source-sampling --image-width-mean
+		--image-width-stddev --video-audio-codec --video-audio-depth --video-audio-num-channels --video-audio-sample-rate --video-codec
+		--video-duration --video-format --video-fps --video-height --video-synth-type --video-width --rankings-passages-mean
+		--rankings-passages-stddev --rankings-passages-prompt-token-mean --rankings-passages-prompt-token-stddev
+		--rankings-query-prompt-token-mean --rankings-query-prompt-token-stddev`)
+	add(manyValues, closed, media, `--audio-depths --audio-sample-rates`)
+	add(noValue, closed, media, `--download-video-content --uuid-and-strip`)
 	add(oneValue, inert, "several URLs are spread by tree", `--url-strategy`)
 	return m
 }()
@@ -112,6 +160,7 @@ var aiperfFlags = func() map[string]aiperfFlag {
 // aiperfArgs are the flags of a command line.
 type aiperfArgs struct {
 	values map[string][]string
+	order  []string // names of values, as given
 	notes  []string // what is known and without effect
 }
 
@@ -162,6 +211,9 @@ func parseAIPerf(args []string) (*aiperfArgs, error) {
 		}
 		if f.kind == oneValue && len(a.values[name]) > 0 {
 			return nil, fmt.Errorf("%s is given twice", given)
+		}
+		if len(a.values[name]) == 0 {
+			a.order = append(a.order, name)
 		}
 		a.values[name] = append(a.values[name], values...)
 	}

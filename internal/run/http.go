@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weirbench/weir/internal/client"
@@ -253,34 +254,67 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 	if err != nil {
 		return prompt.Learned{}, failf("config", "%v", err)
 	}
-	var seen []prompt.Observation
-	for _, p := range b.Probes(endpoint) {
-		body, err := b.Probe(endpoint, p, seed)
-		if err != nil {
-			return prompt.Learned{}, failf("config", "%v", err)
-		}
-		tokens := int64(-1)
-		raw, status, err := h.call(ctx, http.MethodPost, endpoint.Path(), body)
-		if ctx.Err() != nil {
+	probes := b.Probes(endpoint)
+	seen := make([]prompt.Observation, 0, len(probes))
+	if len(probes) > 0 {
+		first := h.ask(ctx, b, endpoint, probes[0], seed)
+		switch {
+		case ctx.Err() != nil:
 			return prompt.Learned{}, ctx.Err()
-		}
-		if err == nil && status == http.StatusServiceUnavailable && len(seen) == 0 {
+		case first.bad != nil:
+			return prompt.Learned{}, first.bad
+		case first.status == http.StatusServiceUnavailable:
 			return prompt.Learned{}, failf("start", "the server at %s answers 503 to the first probe: it is not ready; wait until it is (%s)",
-				h.Client.URLs[0], excerpt(raw))
+				h.Client.URLs[0], excerpt(first.raw))
 		}
-		if err == nil && status == http.StatusOK {
-			tokens = promptTokens(raw)
+		seen = append(seen, prompt.Observation{Probe: probes[0], Tokens: first.tokens})
+		if first.tokens < 0 {
+			probes = probes[:1] // a server that does not count the plainest probe counts none
 		}
-		seen = append(seen, prompt.Observation{Probe: p, Tokens: tokens})
-		if tokens < 0 && len(seen) == 1 {
-			break // a server that does not count the plainest probe counts none
+	}
+	// The others go out together: one after the other they would take as many times to first token.
+	rest := make([]probed, max(0, len(probes)-1))
+	var wg sync.WaitGroup
+	for i := range rest {
+		wg.Go(func() { rest[i] = h.ask(ctx, b, endpoint, probes[i+1], seed) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return prompt.Learned{}, ctx.Err()
+	}
+	for i, a := range rest {
+		if a.bad != nil {
+			return prompt.Learned{}, a.bad
 		}
+		seen = append(seen, prompt.Observation{Probe: probes[i+1], Tokens: a.tokens})
 	}
 	l, err := prompt.Learn(words, seen)
 	if err != nil {
 		return l, failf("config", "%v", err)
 	}
 	return l, nil
+}
+
+// probed is what a server answered to a probe; tokens is -1 when it did not count them.
+type probed struct {
+	tokens int64
+	status int
+	raw    []byte
+	bad    error // the probe could not be made
+}
+
+func (h *HTTP) ask(ctx context.Context, b *prompt.Builder, e prompt.Endpoint, p prompt.Probe, seed uint64) probed {
+	body, err := b.Probe(e, p, seed)
+	if err != nil {
+		return probed{bad: failf("config", "%v", err)}
+	}
+	a := probed{tokens: -1}
+	if a.raw, a.status, err = h.call(ctx, http.MethodPost, e.Path(), body); err != nil {
+		a.status = 0
+	} else if a.status == http.StatusOK {
+		a.tokens = promptTokens(a.raw)
+	}
+	return a
 }
 
 // excerpt is the beginning of an answer on one line.
