@@ -134,7 +134,7 @@ func (b *build) dynamo() error {
 	a.recipe("router", false)
 	a.usual("router-mode", "kv")
 	front := Process{Name: "frontend", Role: "router", Stage: 2, Ports: []int{port}, URL: fmt.Sprintf("http://%s:%d", addr, port), Health: "/health",
-		Env: append(slices.Clone(find), b.environment("router", false)...), Argv: append([]string{"python3", "-m", "dynamo.frontend"}, a.words()...)}
+		Env: append(slices.Clone(find), b.environment("router", false)...), Argv: append(b.routerProgram("python3", "-m", "dynamo.frontend"), a.words()...)}
 	front.Metrics = front.URL + "/metrics"
 	b.d.Processes = append(append(infra, workers...), front)
 	b.d.URLs, b.d.SessionHeaders = []string{front.URL}, []string{"X-Dynamo-Session-ID"}

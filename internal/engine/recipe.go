@@ -92,6 +92,9 @@ func (h *HostPool) UnmarshalYAML(n *yaml.Node) error {
 
 // A Part is what a role adds to the recipe or changes in it.
 type Part struct {
+	// Command replaces the program of the router, which is not the engine's.
+	Command []string `yaml:"command" json:"command,omitempty"`
+
 	Args Args   `yaml:"args" json:"args,omitempty"`
 	Env  Args   `yaml:"env" json:"env,omitempty"`
 	When []When `yaml:"when" json:"when,omitempty"`
@@ -308,9 +311,12 @@ func Parse(file string, raw []byte) (*Recipe, error) {
 	if dec.Decode(&yaml.Node{}) == nil {
 		return nil, fmt.Errorf("%s: more than one document: a file holds one recipe", file)
 	}
-	for role := range r.Roles {
+	for role, p := range r.Roles {
 		if !slices.Contains(roles, role) {
 			return nil, fmt.Errorf("%s: role %q is not known; known: %s", file, role, strings.Join(roles, ", "))
+		}
+		if len(p.Command) > 0 && role != "router" {
+			return nil, fmt.Errorf("%s: role %s has a command: only the router's is its own; write the engine's as command: of the recipe", file, role)
 		}
 	}
 	if r.Router != "" && r.Router != "auto" && r.Router != "always" {
@@ -362,7 +368,10 @@ func (r *Recipe) over(base *Recipe) *Recipe {
 	}
 	for n, p := range r.Roles {
 		b := out.Roles[n]
-		out.Roles[n] = Part{p.Args.over(b.Args), p.Env.over(b.Env), append(slices.Clone(b.When), p.When...)}
+		if len(p.Command) == 0 {
+			p.Command = b.Command
+		}
+		out.Roles[n] = Part{p.Command, p.Args.over(b.Args), p.Env.over(b.Env), append(slices.Clone(b.When), p.When...)}
 	}
 	out.Consumes, out.Ports = merged(base.Consumes, r.Consumes), merged(base.Ports, r.Ports)
 	for _, d := range []struct{ v, b *Duration }{{&out.Ready.Start, &base.Ready.Start}, {&out.Ready.Drain, &base.Ready.Drain},

@@ -36,7 +36,8 @@ func Schema() []byte {
 			"args": args("arguments"), "env": args("variables")}, "if")}
 	parts := m{}
 	for _, r := range roles {
-		parts[r] = object("what role "+r+" adds or changes", m{"args": args("arguments"), "env": args("variables"), "when": when})
+		parts[r] = object("what role "+r+" adds or changes", m{"args": args("arguments"), "env": args("variables"), "when": when,
+			"command": words("of the router: program in place of its own")})
 	}
 	ports := m{}
 	for _, p := range portNames {

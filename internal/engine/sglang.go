@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -290,6 +291,14 @@ func (b *build) sglangSpec(a *argv, s slot) {
 	a.set("draft-tokens", "speculative-num-draft-tokens", fmt.Sprint(n+1))
 }
 
+// routerProgram is the router's program: the recipe's, or its usual one.
+func (b *build) routerProgram(usual ...string) []string {
+	if c := b.r.Roles["router"].Command; len(c) > 0 {
+		return slices.Clone(c)
+	}
+	return usual
+}
+
 // sglangRouter puts a router on the first node. Its session header keeps a conversation on one
 // cache; data-parallel attention has a cache on every rank.
 func (b *build) sglangRouter(heads []Process) error {
@@ -330,8 +339,8 @@ func (b *build) sglangRouter(heads []Process) error {
 		a.usual("dp-aware")
 	}
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port, prom}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
-		Health: "/readiness", Env: b.environment("router", false)}
-	p.Argv = append(append([]string{"python3", "-m", "sglang_router.launch_router"}, a.words()...), targets...)
+		Health: "/readiness", Env: b.environment("router", false), Metrics: fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}
+	p.Argv = append(append(b.routerProgram("python3", "-m", "sglang_router.launch_router"), a.words()...), targets...)
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}
 	b.d.SessionHeaders = []string{"X-SMG-Routing-Key"}

@@ -34,6 +34,9 @@ func (b *build) sim() error {
 		b.d.URLs = []string{heads[0].URL}
 		return nil
 	}
+	if len(b.r.Roles["router"].Command) > 0 {
+		return b.sglangRouter(heads) // a real router, before engines that are not
+	}
 	b.fields.take("router")
 	b.fields.take("router.version")
 	port := b.port(0, "router", routerPort, 0)

@@ -185,8 +185,8 @@ func (b *build) vllmRouter(heads []Process) error {
 	a.recipe("router", false)
 	a.usual("policy", "consistent_hash")
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port, prom}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
-		Health: "/readiness", Env: b.environment("router", false)}
-	p.Argv = append(append([]string{"vllm-router"}, a.words()...), targets...)
+		Health: "/readiness", Env: b.environment("router", false), Metrics: fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}
+	p.Argv = append(append(b.routerProgram("vllm-router"), a.words()...), targets...)
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}
 	b.d.SessionHeaders = []string{"X-Session-ID"}

@@ -213,7 +213,7 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	cfg.URLs = d.URLs
 	cfg.SessionHeaders = append(slices.Clone(cfg.SessionHeaders), d.SessionHeaders...)
 	h := &HTTP{
-		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt,
+		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt, Scrape: l.metrics(),
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
 		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 1, FloorSpeed: floorSpeed},
 		Edit: func(m *record.Meta) {

@@ -104,6 +104,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, d dialect, promp
 		a.refused(failure)
 		return
 	}
+	s.metrics.session(r)
 	prefix := "chatcmpl-"
 	if d != chatDialect {
 		prefix = "cmpl-"
@@ -131,12 +132,20 @@ func (s *Server) checkRole(q *request) error {
 
 // sessionOf is what keeps a session on one rank: a routing key, else the prompt itself.
 func sessionOf(r *http.Request, seed uint64) uint64 {
-	for _, h := range []string{"X-SMG-Routing-Key", "X-Session-ID", "X-Correlation-ID"} {
-		if v := r.Header.Get(h); v != "" {
-			return tokenHash(v)
-		}
+	if h, ok := routingKey(r); ok {
+		return h
 	}
 	return seed
+}
+
+// routingKey is the session that a request names, if it does.
+func routingKey(r *http.Request) (uint64, bool) {
+	for _, h := range []string{"X-SMG-Routing-Key", "X-Session-ID", "X-Correlation-ID"} {
+		if v := r.Header.Get(h); v != "" {
+			return tokenHash(v), true
+		}
+	}
+	return 0, false
 }
 
 func (a *answering) refused(f *record.Failure) {

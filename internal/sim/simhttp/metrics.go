@@ -42,6 +42,26 @@ type metrics struct {
 	requests, aborts int64
 	lastOut          int64 // for gen_throughput
 	polled           time.Time
+	sessions         map[uint64]bool // that requests named; the first maxSessions of them
+}
+
+// maxSessions bounds the sessions that are told apart.
+const maxSessions = 1 << 18
+
+// session counts the session that a request names.
+func (m *metrics) session(r *http.Request) {
+	key, ok := routingKey(r)
+	if !ok {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sessions == nil {
+		m.sessions = map[uint64]bool{}
+	}
+	if len(m.sessions) < maxSessions {
+		m.sessions[key] = true
+	}
 }
 
 func (m *metrics) init(engine string) {
@@ -121,6 +141,8 @@ func (s *Server) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	} else {
 		s.sglangMetrics(&t, ranks)
 	}
+	t.family("weir:sessions_total", "counter", "Sessions that requests named; only the simulated engine counts them.")
+	t.sample("weir:sessions_total", fmt.Sprintf("model_name=%q", s.o.Model), float64(len(s.metrics.sessions)))
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	w.Write([]byte(t.b.String()))
 }
