@@ -19,6 +19,7 @@ import (
 // launchFlags say how engines are started and driven; sweep and point share them.
 type launchFlags struct {
 	recipes string
+	facts   string
 	noGaps  bool
 	maxOut  int64
 	warmup  int
@@ -27,6 +28,7 @@ type launchFlags struct {
 
 func (f *launchFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.recipes, "recipes", "", "folder of recipes, before those that come with weir")
+	fl.StringVar(&f.facts, "facts", "", "`FILE` of facts to put before the embedded ones")
 	fl.BoolVar(&f.noGaps, "no-gaps", false, "leave out the recorded time between turns")
 	fl.Int64Var(&f.maxOut, "max-output", 0, "most output tokens asked for; 0 takes the recorded ones")
 	fl.IntVar(&f.warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
@@ -51,11 +53,17 @@ func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat i
 		}
 		j.Recipe = r
 	}
-	v, err := plan.Compute(q, plan.Options{})
-	if err != nil {
+	var err error
+	if j.Facts, err = factsText(f.facts); err != nil {
 		return nil, err
 	}
-	j.Verdict = v
+	opt, err := j.PlanOptions()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.facts, err)
+	}
+	if j.Verdict, err = plan.Compute(q, opt); err != nil {
+		return nil, err
+	}
 	j.Replay.PressureRequests = f.warmup
 	j.Replay.MaxOut = f.maxOut
 	j.Replay.NoGaps = f.noGaps
@@ -63,6 +71,15 @@ func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat i
 		return j, j.FixedSeqLen()
 	}
 	return j, nil
+}
+
+// factsText reads a file of facts; no name is no text.
+func factsText(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	b, err := spec.ReadFile(file, factsLimit)
+	return string(b), err
 }
 
 func (f *launchFlags) dirs() []fs.FS { return recipeDirs(f.recipes) }

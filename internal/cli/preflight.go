@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
 )
 
@@ -141,12 +143,12 @@ func (f *preflightFlags) request(args []string) (plan.Request, error) {
 		q.Options.HostProcessBytes = &n
 	}
 	var err error
-	q.Point, err = f.point(args)
+	q.Point, err = f.point(args, &q)
 	return q, err
 }
 
 // point reads the point that is checked for, if any.
-func (f *preflightFlags) point(args []string) (*spec.Point, error) {
+func (f *preflightFlags) point(args []string, q *plan.Request) (*spec.Point, error) {
 	if f.pointFile != "" {
 		if len(f.masters) > 0 || len(args) > 0 {
 			return nil, usagef("--point stands beside master files or a key; keep one")
@@ -155,7 +157,7 @@ func (f *preflightFlags) point(args []string) (*spec.Point, error) {
 		if err != nil {
 			return nil, usage(err)
 		}
-		return readPoint(f.pointFile, b)
+		return readPoint(f.pointFile, b, q)
 	}
 	pf := planFlags{masters: f.masters, runners: f.runners}
 	var keys []string
@@ -182,25 +184,36 @@ func (f *preflightFlags) point(args []string) (*spec.Point, error) {
 	return pts[0], nil
 }
 
-// readPoint reads a point, alone or as the field "point" of a bundle's point.json.
-func readPoint(name string, b []byte) (*spec.Point, error) {
-	var outer struct {
-		Point *spec.Point `json:"point"`
-	}
+// readPoint reads a point, alone or as the field "point" of a bundle's point.json or of a job's
+// file; then it is planned as it was there, with the recipe and the facts that stand beside it.
+func readPoint(name string, b []byte, q *plan.Request) (*spec.Point, error) {
+	var j run.Job
+	outer := struct {
+		Point  **spec.Point    `json:"point"`
+		Recipe **engine.Recipe `json:"recipe"`
+		Facts  *string         `json:"facts"`
+	}{&j.Point, &j.Recipe, &j.Facts}
 	if err := json.Unmarshal(b, &outer); err != nil {
 		return nil, usagef("%s: %w", name, err)
 	}
-	if outer.Point != nil {
-		return outer.Point, nil
+	if j.Point == nil {
+		if err := json.Unmarshal(b, &j.Point); err != nil {
+			return nil, usagef("%s: %w", name, err)
+		}
+		if j.Point.Runner == "" || j.Point.Framework == "" {
+			return nil, usagef("%s is not a point: it has no runner and no framework", name)
+		}
 	}
-	var p spec.Point
-	if err := json.Unmarshal(b, &p); err != nil {
+	opt, err := j.PlanOptions()
+	if err == nil && j.Recipe != nil {
+		q.NoGPUs = j.Recipe.Device == "cpu"
+		j.Point, err = j.Recipe.Planned(j.Point)
+	}
+	if err != nil {
 		return nil, usagef("%s: %w", name, err)
 	}
-	if p.Runner == "" || p.Framework == "" {
-		return nil, usagef("%s is not a point: it has no runner and no framework", name)
-	}
-	return &p, nil
+	q.Options.Facts = opt.Facts
+	return j.Point, nil
 }
 
 func printReport(app *App, rep *plan.Report) error {

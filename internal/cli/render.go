@@ -19,7 +19,7 @@ import (
 
 func newRenderCmd(app *App) *cobra.Command {
 	var masters []string
-	var runners, recipes, out, help, model string
+	var runners, recipes, out, help, model, factsFile string
 	var conc []int
 	cmd := &cobra.Command{
 		Use:   "render -f MASTER... -r RUNNERS [KEY...]",
@@ -47,6 +47,14 @@ give, and a point that does not fit are errors.
 			if len(points) == 0 {
 				return usagef("the selection has no point: check the key, --conc and the scenario")
 			}
+			have, err := factsText(factsFile)
+			if err != nil {
+				return usage(err)
+			}
+			opt, err := (&run.Job{Facts: have}).PlanOptions()
+			if err != nil {
+				return usage(fmt.Errorf("%s: %w", factsFile, err))
+			}
 			text := ""
 			if help != "" {
 				raw, err := os.ReadFile(help)
@@ -58,7 +66,7 @@ give, and a point that does not fit are errors.
 			var errs []error
 			var all []rendered
 			for _, p := range points {
-				r, err := render(p, recipeDirs(recipes), model)
+				r, err := render(p, recipeDirs(recipes), model, opt)
 				if err != nil {
 					errs = append(errs, err)
 					continue
@@ -95,6 +103,7 @@ give, and a point that does not fit are errors.
 	fl.StringSliceVarP(&masters, "file", "f", nil, "master file; may be repeated")
 	fl.StringVarP(&runners, "runners", "r", "", "runners.yaml")
 	fl.StringVar(&recipes, "recipes", "", "folder of recipes, before those that come with weir")
+	fl.StringVar(&factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
 	fl.IntSliceVar(&conc, "conc", nil, "keep only these concurrencies")
 	fl.StringVarP(&out, "out", "o", "", "write scripts into this folder instead")
 	fl.StringVar(&help, "engine-help", "", "`FILE` with what the engine prints for --help")
@@ -117,7 +126,7 @@ func recipeDirs(dir string) []fs.FS {
 	return []fs.FS{os.DirFS(dir), examples.Recipes()}
 }
 
-func render(p *spec.Point, dirs []fs.FS, model string) (rendered, error) {
+func render(p *spec.Point, dirs []fs.FS, model string, opt plan.Options) (rendered, error) {
 	out := rendered{Point: p}
 	if p.Weir.Recipe == "" {
 		return out, fmt.Errorf("%s:%d: %s names no recipe: write weir: {recipe: NAME}", p.Origin.File, p.Origin.Line, p.Key)
@@ -130,7 +139,7 @@ func render(p *spec.Point, dirs []fs.FS, model string) (rendered, error) {
 	if err != nil {
 		return out, err
 	}
-	v, err := plan.Compute(q, plan.Options{})
+	v, err := plan.Compute(q, opt)
 	if err != nil {
 		return out, err
 	}

@@ -30,10 +30,13 @@ type Recipe struct {
 	Model string `yaml:"model" json:"model,omitempty"`
 	// Command replaces the engine's program, such as [vllm] by [/opt/venv/bin/vllm].
 	Command []string `yaml:"command" json:"command,omitempty"`
-	Memory  Memory   `yaml:"memory" json:"memory"`
-	Args    Args     `yaml:"args" json:"args,omitempty"` // of all workers
-	Env     Args     `yaml:"env" json:"env,omitempty"`   // of all processes
-	When    []When   `yaml:"when" json:"when,omitempty"`
+	// Device is "gpu", also when empty, or "cpu" for an engine that runs on processors: then no
+	// GPU is looked for.
+	Device string `yaml:"device" json:"device,omitempty"`
+	Memory Memory `yaml:"memory" json:"memory"`
+	Args   Args   `yaml:"args" json:"args,omitempty"` // of all workers
+	Env    Args   `yaml:"env" json:"env,omitempty"`   // of all processes
+	When   []When `yaml:"when" json:"when,omitempty"`
 	// Roles are "unified", "prefill", "decode", "router", "infra" and "client".
 	Roles map[string]Part `yaml:"roles" json:"roles,omitempty"`
 	// Router is "auto" (a router stands before several caches) or "always".
@@ -322,6 +325,9 @@ func Parse(file string, raw []byte) (*Recipe, error) {
 	if r.Router != "" && r.Router != "auto" && r.Router != "always" {
 		return nil, fmt.Errorf("%s: router %q: it is auto or always", file, r.Router)
 	}
+	if r.Device != "" && r.Device != "gpu" && r.Device != "cpu" {
+		return nil, fmt.Errorf("%s: device %q: it is gpu or cpu", file, r.Device)
+	}
 	if r.Memory.Fraction != "" {
 		if _, err := ppm(r.Memory.Fraction, 1); err != nil {
 			return nil, fmt.Errorf("%s: memory.fraction: %w", file, err)
@@ -344,6 +350,7 @@ func (r *Recipe) over(base *Recipe) *Recipe {
 	pick(&out.Version, base.Version)
 	pick(&out.Model, base.Model)
 	pick(&out.Router, base.Router)
+	pick(&out.Device, base.Device)
 	if len(out.Command) == 0 {
 		out.Command = base.Command
 	}

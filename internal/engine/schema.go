@@ -50,6 +50,7 @@ func Schema() []byte {
 		"version": text("release that the recipe was written for, such as 0.5.16"),
 		"model":   text("where the checkpoint lies on the nodes"),
 		"command": words("program in place of the engine's own"),
+		"device":  m{"enum": []string{"gpu", "cpu"}, "description": "what the engine runs on"},
 		"memory": object("what decides pool sizes; the plan reads it too", m{
 			"fraction":     text("share of HBM for weights and KV"),
 			"kv-dtype":     text("type of cached keys and values"),

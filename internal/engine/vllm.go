@@ -25,6 +25,8 @@ func (b *build) vllm(program []string, modelFlag bool) error {
 	if len(b.r.Command) > 0 {
 		program = b.r.Command
 	}
+	// Only vllm serve takes the model without a flag.
+	modelFlag = modelFlag || program[len(program)-1] != "serve"
 	b.takeCommon()
 	var heads []Process
 	for _, s := range b.slots {

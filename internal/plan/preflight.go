@@ -23,8 +23,9 @@ type Request struct {
 	// point only the concurrency counts.
 	Simulated bool
 
-	GPUs int // that must be there; 0 takes the point's, if any
-	Conc int // 0 takes the point's
+	GPUs   int  // that must be there; 0 takes the point's, if any
+	NoGPUs bool // the engine runs on processors: no GPU is looked for
+	Conc   int  // 0 takes the point's
 
 	Ports []int
 	// ShmPath is the file system for shared memory, /dev/shm when empty; ShmBytes is what must
@@ -119,7 +120,9 @@ func Judge(q Request, s *NodeState) (*Report, error) {
 	j.cpus()
 	j.numa()
 	j.files()
-	j.gpus()
+	if !q.NoGPUs {
+		j.gpus()
+	}
 	j.ports()
 	j.disk()
 	j.paths()
@@ -335,8 +338,8 @@ func few(names []string) []string {
 	return names
 }
 
-// cpus compares processors with ranks: an engine has a process for each rank, and client and
-// router want their own. A step that inherits one core has published a wrong sweep before.
+// cpus compares processors with ranks: an engine has a process for each rank, and the client and
+// a router, which stands before several ranks only, want their own. A step that inherits one core has published a wrong sweep before.
 func (j *judge) cpus() {
 	c := j.s.CPUs
 	if c == nil {
@@ -349,10 +352,14 @@ func (j *judge) cpus() {
 		seen += fmt.Sprintf(", quota %.1f", c.Quota)
 	}
 	seen += fmt.Sprintf(", machine %d) for %d ranks", c.Machine, ranks)
-	change := fmt.Sprintf("start the job with at least %d processors (srun --cpus-per-task, docker --cpus and --cpuset-cpus)", ranks+2)
+	others, who := 2, "two for client and router"
+	if ranks == 1 {
+		others, who = 1, "one for the client"
+	}
+	change := fmt.Sprintf("start the job with at least %d processors (srun --cpus-per-task, docker --cpus and --cpuset-cpus)", ranks+others)
 	switch {
-	case ranks > 0 && n < ranks+2:
-		j.add("cpus", Refuse, change, "%s; needs one for each and two for client and router", seen)
+	case ranks > 0 && n < ranks+others:
+		j.add("cpus", Refuse, change, "%s; needs one for each and %s", seen, who)
 	case ranks == 0 && n < 2:
 		j.add("cpus", Warn, "start the job with two processors or more", "%s; client and engine share one", seen)
 	case n < 4*ranks:

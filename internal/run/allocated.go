@@ -60,12 +60,10 @@ func endFailed(dir string, f *Failure) error {
 
 // job makes the job again that was submitted.
 func (js *JobSpec) job() (*Job, error) {
-	j := &Job{Point: js.Point, Repeat: js.Repeat, Recipe: js.Recipe, Replay: js.Replay, Version: js.Version, CorpusPath: js.Corpus, ClientLimit: js.Limit}
-	q, err := js.Recipe.Planned(js.Point)
+	j := &Job{Point: js.Point, Repeat: js.Repeat, Recipe: js.Recipe, Replay: js.Replay, Version: js.Version, CorpusPath: js.Corpus, ClientLimit: js.Limit,
+		Facts: js.Facts}
+	err := j.plan()
 	if err != nil {
-		return nil, err
-	}
-	if j.Verdict, err = plan.Compute(q, plan.Options{}); err != nil {
 		return nil, err
 	}
 	if j.Point.Scenario == "fixed-seq-len" {

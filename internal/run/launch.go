@@ -91,7 +91,13 @@ func checkHere(ctx context.Context, j *Job, d *engine.Deployment) error {
 	if d.Simulated {
 		q.DiskBytes, q.ShmBytes = 50_000_000, 10_000_000
 	} else if d.Engine != "external" {
-		q.Point = j.Point
+		var err1, err2 error
+		q.Point, err1 = j.Recipe.Planned(j.Point)
+		q.Options, err2 = j.PlanOptions()
+		q.NoGPUs = j.Recipe.Device == "cpu"
+		if err := errors.Join(err1, err2); err != nil {
+			return failf("config", "%v", err)
+		}
 	}
 	rep, err := plan.Preflight(ctx, q)
 	if err != nil {

@@ -241,7 +241,8 @@ func deathClass(x *process, other string) string {
 			code = 137
 		}
 	}
-	for _, s := range []string{"out of memory", "outofmemory", "out-of-memory", "not enough host memory", "cannot allocate memory"} {
+	for _, s := range []string{"out of memory", "outofmemory", "out-of-memory", "not enough host memory", "cannot allocate memory",
+		"larger than the available kv cache memory", "no available memory for the cache blocks"} {
 		if strings.Contains(text, s) {
 			return "capacity"
 		}

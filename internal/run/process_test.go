@@ -52,6 +52,7 @@ func TestDeathClass(t *testing.T) {
 	for _, c := range []struct{ name, script, phase, class, says string }{
 		{"flag", "echo 'usage: x'; echo 'x: error: unrecognized arguments: --y' >&2; exit 2", "start", "config", "unrecognized arguments: --y"},
 		{"oom", "echo 'torch.OutOfMemoryError: CUDA out of memory'; exit 1", "start", "capacity", "CUDA out of memory"},
+		{"vllm pool", "echo 'ValueError: To serve at least one request with the max seq len (131072), 2.0 GiB KV cache is needed, which is larger than the available KV cache memory (1.0 GiB).'; exit 1", "start", "capacity", "larger than"},
 		{"killed", "kill -9 $$", "start", "capacity", "signal: killed"},
 		{"killed later", "kill -9 $$", "crash", "crash", "signal: killed"},
 		{"plain", "echo hello; exit 3", "start", "start", "exit status 3; its last lines: hello"},

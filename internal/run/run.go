@@ -34,6 +34,8 @@ type Job struct {
 	// run already. CorpusPath is where Corpus was read from, for executors that run elsewhere.
 	Recipe     *engine.Recipe
 	CorpusPath string
+	// Facts is the text of facts that are put before the embedded ones; empty for none.
+	Facts string
 	// Overrides are the rules that were switched off by hand; any makes the result invalid.
 	Overrides []string
 	// ClientLimit is record.Meta's: the share of the median that the client's own error may reach.

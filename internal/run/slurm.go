@@ -75,6 +75,7 @@ type JobSpec struct {
 	Replay  replay.Options `json:"replay"`
 	Recipe  *engine.Recipe `json:"recipe"`
 	Cluster *spec.Cluster  `json:"cluster"`
+	Facts   string         `json:"facts,omitempty"`
 	Weir    string         `json:"weir"`
 	Version string         `json:"version"`
 	Nodes   int            `json:"nodes"`
@@ -208,7 +209,8 @@ func (s *Slurm) submit(ctx context.Context, j *Job, home string) (*attempt, erro
 		return nil, err
 	}
 	js := JobSpec{Token: a.token, Current: filepath.Join(home, "current"), Bundle: a.bundle(), Point: j.Point, Repeat: j.Repeat,
-		Corpus: corpusPath, Print: j.Corpus.Fingerprint, Replay: j.Replay, Recipe: j.Recipe, Cluster: cluster, Weir: s.Weir, Version: j.Version, Nodes: max(1, d.Nodes), Limit: j.ClientLimit}
+		Corpus: corpusPath, Print: j.Corpus.Fingerprint, Replay: j.Replay, Recipe: j.Recipe, Cluster: cluster, Weir: s.Weir, Version: j.Version, Nodes: max(1, d.Nodes), Limit: j.ClientLimit,
+		Facts: j.Facts}
 	raw, err := json.MarshalIndent(js, "", "  ")
 	if err != nil {
 		return nil, err

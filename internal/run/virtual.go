@@ -34,7 +34,15 @@ const progressEvery = 256
 
 // Measure implements Executor.
 func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) error {
-	eng, cfg, err := simulated(j.Point, j.Verdict, v.Facts)
+	set := v.Facts
+	if set == nil && j.Facts != "" {
+		opt, err := j.PlanOptions()
+		if err != nil {
+			return failf("config", "%v", err)
+		}
+		set = opt.Facts
+	}
+	eng, cfg, err := simulated(j.Point, j.Verdict, set)
 	if err != nil {
 		return failf("config", "%v", err)
 	}
