@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,8 +53,8 @@ func TestClientAgainstFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for seq, rec := range sendTo(t, simhttp.Options{Model: "m", Fixed: &sim.Fixed{TTFT: 2e6, ITL: 1e6}, Faults: []simhttp.Fault{fault}}) {
-				if strings.HasPrefix(spec, "rank-dies") && seq < 3 {
+			for seq, rec := range sendTo(t, simhttp.Options{Model: "m", Fixed: &sim.Fixed{TTFT: 2e6, ITL: 1e6}, Faults: []simhttp.Fault{fault}}, class) {
+				if fault.Kind == "rank-dies" && seq < 3 {
 					continue // it dies somewhere on the way
 				}
 				got := record.Class("")
@@ -72,45 +75,97 @@ func TestClientAgainstFaults(t *testing.T) {
 	}
 }
 
-// sendTo sends four requests, one after the other, to a simulated engine.
-func sendTo(t *testing.T, o simhttp.Options) []*record.Request {
+// countedListener knows how many of its connections are open.
+type countedListener struct {
+	net.Listener
+	open atomic.Int64
+}
+
+type countedConn struct {
+	net.Conn
+	l    *countedListener
+	once sync.Once
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	return &countedConn{Conn: c, l: l}, nil
+}
+
+func (c *countedConn) Close() error {
+	err := c.Conn.Close()
+	c.once.Do(func() { c.l.open.Add(-1) })
+	return err
+}
+
+// sendTo sends four requests, one after the other, to a simulated engine. Only the timeout of a
+// class is short. The fourth is sent when what the fault does between requests has happened.
+func sendTo(t *testing.T, o simhttp.Options, class record.Class) []*record.Request {
+	const short, hang = 500 * time.Millisecond, 2 * time.Minute
 	s, err := simhttp.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := &countedListener{Listener: inner}
 	ctx, stop := context.WithCancel(t.Context())
 	served := make(chan struct{})
 	go func() { defer close(served); s.Serve(ctx, l) }()
 	t.Cleanup(func() { stop(); <-served })
+	url := "http://" + l.Addr().String()
+	wait := client.Timeouts{Connect: hang, Headers: hang, First: hang, Stream: hang, Total: hang}
+	switch class {
+	case record.FailTimeoutHeaders:
+		wait.Headers = short
+	case record.FailTimeoutStream:
+		wait.Stream = short
+	}
 	target, err := client.New(client.Config{
-		URLs: []string{"http://" + l.Addr().String()}, Model: "m",
+		URLs: []string{url}, Model: "m", Timeouts: wait,
 		Bodies: client.BodiesFunc(func(*replay.Request) (client.Body, error) { return fiveTokens{}, nil }),
-		Timeouts: client.Timeouts{Connect: 5 * time.Second, Headers: time.Second, First: 2 * time.Second,
-			Stream: 500 * time.Millisecond, Total: 5 * time.Second},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { target.Close() })
+	settled := func(i int) bool {
+		switch o.Faults[0].Kind {
+		case "idle-close":
+			return l.open.Load() == 0
+		case "rank-dies":
+			r, err := http.Get(url + "/health")
+			if err != nil {
+				return false
+			}
+			r.Body.Close()
+			return i < 3 || r.StatusCode == http.StatusServiceUnavailable
+		}
+		return true
+	}
 	trace := &corpus.Trace{ID: "t", BlockSize: 64, Models: []string{"m"},
 		Streams: []corpus.Stream{{ID: "t", Parent: corpus.Unbound, Turns: make([]corpus.Turn, 4)}}}
 	out := make(chan *record.Request, 1)
 	target.Start(func(r *record.Request) { out <- r })
 	var all []*record.Request
 	for i := range 4 {
-		if i > 0 {
-			time.Sleep(30 * time.Millisecond)
+		for begin := time.Now(); i > 0 && !settled(i); time.Sleep(time.Millisecond) {
+			if time.Since(begin) > hang {
+				t.Fatalf("the fault shows nothing before request %d", i+1)
+			}
 		}
 		target.Send(replay.Request{Seq: uint64(i + 1), Tree: "0.0", Trace: trace, Turn: i, MaxOut: 5})
 		select {
 		case r := <-out:
 			all = append(all, r)
-		case <-time.After(20 * time.Second):
-			t.Fatalf("request %d has no outcome after 20 s", i+1)
+		case <-time.After(hang):
+			t.Fatalf("request %d has no outcome after %v", i+1, hang)
 		}
 	}
 	return all

@@ -15,6 +15,22 @@ import (
 	"github.com/weirbench/weir/internal/replay"
 )
 
+// waitIdle waits until a connection is kept: the answer may come before the sender has seen that
+// all of its request is gone.
+func (r *rig) waitIdle(t *testing.T) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(100 * time.Microsecond) {
+		for _, h := range r.hosts {
+			if h.kept() > 0 {
+				return
+			}
+		}
+		if time.Since(begin) > hang {
+			t.Fatal("no connection is kept")
+		}
+	}
+}
+
 // TestReuse sends many requests one after the other and wants one connection.
 func TestReuse(t *testing.T) {
 	for way, blocking := range ways {
@@ -29,7 +45,6 @@ func TestReuse(t *testing.T) {
 					if _, _, err := readRequest(r); err != nil {
 						return
 					}
-					time.Sleep(5 * time.Millisecond)
 					io.WriteString(c, sseHead+chunk(token("a"))+chunk(doneEvent)+"0\r\n\r\n")
 				}
 			})
@@ -39,6 +54,7 @@ func TestReuse(t *testing.T) {
 				if rec := r.do(t, request(seq+1)); rec.Failure != nil {
 					t.Fatalf("%s: %+v", way, rec.Failure)
 				}
+				r.waitIdle(t)
 			}
 			if conns != 1 {
 				t.Errorf("%s, bodies of %d bytes: %d connections for 20 requests, one after the other", way, size, conns)
@@ -130,17 +146,21 @@ func TestResendOnce(t *testing.T) {
 func TestIdleClose(t *testing.T) {
 	for way, blocking := range ways {
 		t.Run(way, func(t *testing.T) {
+			closed := make(chan struct{})
 			url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
 				readRequest(r)
 				io.WriteString(c, sseHead+chunk(token("a"))+chunk(doneEvent)+"0\r\n\r\n")
 				time.Sleep(20 * time.Millisecond)
+				c.Close()
+				closed <- struct{}{}
 			})
 			r := newRig(t, Config{URLs: []string{url}, blocking: blocking})
 			for seq := range uint64(4) {
 				if rec := r.do(t, request(seq+1)); rec.Failure != nil {
 					t.Errorf("%+v resent %v", rec.Failure, rec.Resent)
 				}
-				time.Sleep(50 * time.Millisecond)
+				<-closed
+				time.Sleep(10 * time.Millisecond) // most often the client knows by then; it need not
 			}
 		})
 	}

@@ -34,14 +34,14 @@ func TestStalledRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Watch(replay.Watchdog{MinSilenceNs: int64(300 * time.Millisecond), FloorSpeed: 1e9})
+	s.Watch(replay.Watchdog{MinSilenceNs: int64(2 * time.Second), FloorSpeed: 1e9})
 	clock := replay.NewClock()
 	target, err := New(Config{URLs: []string{url}, Bodies: onePrompt, Clock: clock})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer target.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
 	classes := map[record.Class]int{}
 	err = replay.RunReal(ctx, s, target, clock, func(r *record.Request) { classes[r.Failure.Class]++ })

@@ -45,7 +45,7 @@ func TestDoubt(t *testing.T) {
 		if lane == 7 {
 			<-asked
 			<-written
-			for begin := time.Now(); queued(r.Target, 2) < all && time.Since(begin) < 10*time.Second; {
+			for begin := time.Now(); queued(r.Target, 2) < all && time.Since(begin) < hang; {
 				time.Sleep(time.Millisecond) // the kernel has not delivered them yet
 			}
 		}
@@ -87,4 +87,14 @@ func queued(t *Target, seq uint64) int {
 		}
 	}
 	return 0
+}
+
+// kept is the number of idle connections of a host.
+func (h *host) kept() int {
+	h.wires.mu.Lock()
+	n := len(h.wires.list)
+	h.wires.mu.Unlock()
+	h.idle.mu.Lock()
+	defer h.idle.mu.Unlock()
+	return n + len(h.idle.list)
 }

@@ -43,7 +43,7 @@ func probeUnder(t *testing.T, line string, q Request) (s *NodeState, ok bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Env = append(os.Environ(), "SELF="+self, "WEIR_TEST_PROBE="+string(text))
@@ -248,23 +248,29 @@ func TestPortTakenForReal(t *testing.T) {
 	}
 	defer l.Close()
 	taken := l.Addr().(*net.TCPAddr).Port
-	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for try := 1; ; try++ {
+		other, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		free := other.Addr().(*net.TCPAddr).Port
+		other.Close()
+		rep, err := Preflight(t.Context(), Request{Ports: []int{taken, free, 0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := check(t, rep, fmt.Sprintf("port %d", taken))
+		if c.Level != Refuse || !strings.Contains(c.Seen, "in use") || !strings.Contains(c.Seen, strconv.Itoa(os.Getpid())) {
+			t.Errorf("%+v", c)
+		}
+		equal(t, "port 0", check(t, rep, "port 0").Level, Refuse)
+		// Some other process may have been given the port that was free.
+		if c := check(t, rep, fmt.Sprintf("port %d", free)); c.Level == OK {
+			return
+		} else if try == 5 {
+			t.Fatalf("the free port: %+v", c)
+		}
 	}
-	free := other.Addr().(*net.TCPAddr).Port
-	other.Close()
-	q := Request{Ports: []int{taken, free, 0}}
-	rep, err := Preflight(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := check(t, rep, fmt.Sprintf("port %d", taken))
-	if c.Level != Refuse || !strings.Contains(c.Seen, "in use") || !strings.Contains(c.Seen, strconv.Itoa(os.Getpid())) {
-		t.Errorf("%+v", c)
-	}
-	equal(t, "the free port", check(t, rep, fmt.Sprintf("port %d", free)).Level, OK)
-	equal(t, "port 0", check(t, rep, "port 0").Level, Refuse)
 }
 
 // This machine, as it is, holds a simulated run.

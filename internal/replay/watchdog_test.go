@@ -57,7 +57,7 @@ func TestRunRealStopsAStall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Watch(Watchdog{MinSilenceNs: int64(100 * time.Millisecond), FloorSpeed: 1e9})
+	s.Watch(Watchdog{MinSilenceNs: int64(500 * time.Millisecond), FloorSpeed: 1e9})
 	clock := NewClock()
 	f := &ticking{&timedTarget{clock: clock, service: func(*Request) int64 { return int64(time.Hour) }}, int64(300 * time.Millisecond)}
 	records := 0
@@ -67,7 +67,7 @@ func TestRunRealStopsAStall(t *testing.T) {
 	if !errors.As(err, &stall) || stall.InFlight != 1 || len(stall.Goroutines) == 0 {
 		t.Fatalf("error %v, want a stall", err)
 	}
-	if records != 1 || time.Since(start) < 400*time.Millisecond {
+	if records != 1 || time.Since(start) < 800*time.Millisecond {
 		t.Errorf("%d records after %v", records, time.Since(start))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +30,8 @@ func smallCorpus(t *testing.T) *corpus.Corpus {
 	return c
 }
 
-// against runs one short point against a server.
-func against(t *testing.T, ctx context.Context, url string, conc int, change func(*replay.Options)) (*result.Result, string, error) {
+// against runs one short point against a server that is given so long for an answer's head.
+func against(t *testing.T, ctx context.Context, url string, conc int, head time.Duration, change func(*replay.Options)) (*result.Result, string, error) {
 	t.Helper()
 	p := &spec.Point{Key: "replay", Name: "test", Model: "m", Framework: "external", Scenario: spec.AgenticCoding,
 		Conc: conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(2 * time.Second), Weir: spec.WeirFields{Seed: 1}}
@@ -44,7 +45,7 @@ func against(t *testing.T, ctx context.Context, url string, conc int, change fun
 	}
 	ex := &HTTP{
 		Client: client.Config{URLs: []string{url},
-			Timeouts: client.Timeouts{Headers: time.Second, First: time.Second, Stream: time.Second}},
+			Timeouts: client.Timeouts{Headers: head, First: time.Minute, Stream: time.Minute}},
 		Prompt:       prompt.Options{Models: []string{"m"}, Salt: prompt.FirstTurnPrefix},
 		ObservedGPUs: record.Unknown,
 	}
@@ -102,9 +103,13 @@ func TestBadServers(t *testing.T) {
 				s.serve(w, r)
 			}))
 			defer srv.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			r, dir, err := against(t, ctx, srv.URL, 2, nil)
+			head := time.Minute
+			if s.class == record.FailTimeoutHeaders {
+				head = time.Second
+			}
+			r, dir, err := against(t, ctx, srv.URL, 2, head, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +149,7 @@ func TestNoServer(t *testing.T) {
 	srv := httptest.NewServer(http.NotFoundHandler())
 	url := srv.URL
 	srv.Close()
-	_, dir, err := against(t, t.Context(), url, 1, nil)
+	_, dir, err := against(t, t.Context(), url, 1, time.Minute, nil)
 	f, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(f.Unwrap()) == 0 {
 		t.Fatalf("got %v", err)
@@ -158,14 +163,18 @@ func TestNoServer(t *testing.T) {
 // TestInterruptedReplayKeepsItsRecords: a run against a real server is worth keeping when a
 // person stops it; its result says that it was cancelled.
 func TestInterruptedReplayKeepsItsRecords(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var n atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
+		if n.Add(1) == 30 { // the person; two lanes have the outcomes of most before it
+			cancel()
+		}
 		sse(w, token, usage, "[DONE]")
 	}))
 	defer srv.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	r, _, err := against(t, ctx, srv.URL, 2, func(o *replay.Options) { o.DurationNs = int64(time.Hour) })
+	r, _, err := against(t, ctx, srv.URL, 2, time.Minute, func(o *replay.Options) { o.DurationNs = int64(time.Hour) })
 	if err == nil && (r.Valid || !has(r, result.Cancelled) || r.Requests.OK == 0) {
 		t.Errorf("valid %v, reasons %v, %d ok", r.Valid, r.Reasons, r.Requests.OK)
 	}

@@ -40,9 +40,9 @@ func TestLyingServers(t *testing.T) {
 				sse(w, token, token, `{"choices":[],"usage":`+s.usage+`}`, "[DONE]")
 			}))
 			defer srv.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			r, _, err := against(t, ctx, srv.URL, 2, nil)
+			r, _, err := against(t, ctx, srv.URL, 2, time.Minute, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

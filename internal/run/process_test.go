@@ -23,7 +23,7 @@ func TestStopGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	pidFile := filepath.Join(dir, "stubborn", "pid")
-	for range 500 {
+	for range 6000 {
 		if raw, err := os.ReadFile(pidFile); err == nil && len(raw) > 0 {
 			break
 		}

@@ -54,9 +54,9 @@ func TestScraped(t *testing.T) {
 			}()
 			url := "http://" + l.Addr().String()
 			p := &spec.Point{Key: "replay", Name: "test", Model: "m", Framework: "external", Scenario: spec.AgenticCoding,
-				Conc: 4, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(3 * time.Second), Weir: spec.WeirFields{Seed: 1}}
+				Conc: 4, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(3 * time.Minute), Weir: spec.WeirFields{Seed: 1}}
 			opt := ReplayOptions(p)
-			opt.PressureRequests = 1
+			opt.PressureRequests, opt.MaxRequests = 1, 40
 			opt.SystemIdleCapNs, opt.TraceIdleCapNs = int64(50*time.Millisecond), int64(50*time.Millisecond)
 			opt.GraceNs = -1
 			ex := &HTTP{
@@ -68,7 +68,7 @@ func TestScraped(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Requests.OK < 20 || r.Requests.Failed > 0 {
+			if r.Requests.OK < 30 || r.Requests.Failed > 0 {
 				t.Fatalf("%d ok, %d failed: %v", r.Requests.OK, r.Requests.Failed, r.Reasons)
 			}
 			s, h := r.Server, r.Hits
