@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -77,7 +78,7 @@ func TestAIPerfProfile(t *testing.T) {
 	if err := json.Unmarshal(read(t, bundles[0], "result.json"), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Requests.OK < 20 || float64(r.Requests.OK) != s.Requests.Avg {
+	if r.Requests.OK < 4 || float64(r.Requests.OK) != s.Requests.Avg {
 		t.Errorf("%d requests in the bundle, %v in the summary", r.Requests.OK, s.Requests.Avg)
 	}
 	if got := s.TTFT["p50"].(float64); math.Abs(got-1000**r.Latency.TTFT.P50) > 1e-6 {
@@ -166,33 +167,44 @@ func read(t *testing.T, elem ...string) []byte {
 
 // TestScrape watches the simulated server while requests run: the sources add up to the prompt.
 func TestScrape(t *testing.T) {
-	url := simServer(t, 120_000, 400_000)
-	done := make(chan int, 1)
-	go func() {
-		code, _, _ := weir("load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "200000", "--isl", "8192", "--osl", "1", "-c", "4", "-o", filepath.Join(t.TempDir(), "b"))
-		done <- code
-	}()
-	code, out, errOut := weir("scrape", "--every", "200ms", "--for", "3s", "--json", url)
-	<-done
-	if code != 0 {
-		t.Fatalf("exit code %d\n%s", code, errOut)
-	}
-	prompt, parts := 0.0, 0.0
-	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
-		var p period
-		if err := d.Decode(&p); err != nil {
-			t.Fatal(err)
-		}
-		if p.DeviceKV == nil || p.Running == nil || p.HostKV == nil {
-			t.Fatalf("period %+v", p)
-		}
-		for _, v := range []*float64{p.Device, p.Host, p.Storage, p.Computed} {
-			if v != nil {
-				parts += *v
+	url, dir := simServer(t, 120_000, 400_000), t.TempDir()
+	enough, ended := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { <-ended })
+	go func() { // load for as long as somebody watches
+		defer close(ended)
+		for i := 0; ; i++ {
+			select {
+			case <-enough:
+				return
+			default:
+				weir("load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "200000", "--isl", "8192", "--osl", "1", "-c", "4",
+					"--seed", fmt.Sprint(i), "--calibrate", "never", "-o", filepath.Join(dir, fmt.Sprint(i)))
 			}
 		}
-		if p.Prompt != nil {
-			prompt += *p.Prompt
+	}()
+	defer close(enough)
+	prompt, parts := 0.0, 0.0
+	for try := 0; try < 20 && prompt == 0; try++ {
+		code, out, errOut := weir("scrape", "--every", "200ms", "--for", "2s", "--json", url)
+		if code != 0 {
+			t.Fatalf("exit code %d\n%s", code, errOut)
+		}
+		for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+			var p period
+			if err := d.Decode(&p); err != nil {
+				t.Fatal(err)
+			}
+			if p.DeviceKV == nil || p.Running == nil || p.HostKV == nil {
+				t.Fatalf("period %+v", p)
+			}
+			for _, v := range []*float64{p.Device, p.Host, p.Storage, p.Computed} {
+				if v != nil {
+					parts += *v
+				}
+			}
+			if p.Prompt != nil {
+				prompt += *p.Prompt
+			}
 		}
 	}
 	if prompt <= 0 || math.Abs(parts-prompt) > 1e-6*prompt {

@@ -26,14 +26,62 @@ import (
 
 // cluster is a real Slurm cluster of three nodes on this machine, for the tests of one function.
 type cluster struct {
-	t     *testing.T
+	t     *testing.T // the part of the test that runs
+	root  *testing.T
 	dir   string
 	weir  string // this binary under the name that makes it the program
-	procs map[string]*exec.Cmd
+	procs map[string]*daemon
 }
 
-// startCluster brings a cluster up; the test's end takes it down.
+// daemon is a process of the cluster's own.
+type daemon struct {
+	*exec.Cmd
+	ended chan struct{} // closed when it has ended
+}
+
+// startCluster brings a cluster up; the test's end takes it down. Another process may take a
+// port between its being found free and its being used: then a daemon ends, and the cluster is
+// made again.
 func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	material.RealTime(t)
+	buryOldClusters()
+	for try := 1; ; try++ {
+		c := newCluster(t)
+		t.Cleanup(func() { c.stop() })
+		begun := time.Now()
+		err := c.up()
+		if err == nil {
+			t.Logf("the cluster was up after %v", time.Since(begun).Round(time.Millisecond))
+			return c
+		}
+		if try == 3 {
+			t.Fatal(err)
+		}
+		t.Log(err)
+		c.stop()
+	}
+}
+
+// buryOldClusters ends what an earlier run of these tests has left that was killed itself: daemons
+// and jobs of clusters whose folder names a process that is gone.
+func buryOldClusters() {
+	dirs, _ := filepath.Glob(filepath.Join(os.TempDir(), "weir-slurm-*-*"))
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(strings.Split(filepath.Base(dir), "-")[2])
+		if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH {
+			continue
+		}
+		old := &cluster{dir: dir}
+		for pid := range old.processes() {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+		os.RemoveAll(dir)
+	}
+}
+
+// newCluster writes the configuration of a cluster in a folder of its own.
+func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	for _, tool := range []string{"slurmctld", "slurmd", "munged"} {
 		material.Tool(t, tool, "/usr/sbin/"+tool)
@@ -43,13 +91,11 @@ func startCluster(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begun := time.Now()
-	dir, err := os.MkdirTemp("", "weir-slurm-") // short: a socket's path is
+	dir, err := os.MkdirTemp("", fmt.Sprintf("weir-slurm-%d-", os.Getpid())) // short: a socket's path is
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, dir: dir, weir: weir, procs: map[string]*exec.Cmd{}}
-	t.Cleanup(c.stop)
+	c := &cluster{t: t, root: t, dir: dir, weir: weir, procs: map[string]*daemon{}}
 	for _, d := range []string{"state", "spool", "run", "log"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
@@ -102,7 +148,11 @@ SlurmdParameters=config_overrides
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 ReturnToService=2
-SlurmdTimeout=10
+SlurmdTimeout=300
+MessageTimeout=60
+TCPTimeout=30
+BatchStartTimeout=120
+UnkillableStepTimeout=180
 KillWait=3
 MinJobAge=600
 GresTypes=gpu
@@ -115,20 +165,37 @@ GresTypes=gpu
 	c.write("slurm.conf", conf)
 	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))
 
-	munge := filepath.Join(dir, "run", "munge.sock")
-	c.start("munged", "--foreground", "--force", "--key-file="+filepath.Join(dir, "munge.key"), "--socket="+munge,
-		"--pid-file="+filepath.Join(dir, "run", "munged.pid"), "--log-file="+filepath.Join(dir, "log", "munged.log"), "--seed-file="+filepath.Join(dir, "run", "seed"))
-	c.until("munged", 30*time.Second, func() bool { _, err := os.Stat(munge); return err == nil })
+	return c
+}
+
+// up starts the daemons and waits until all nodes are idle. It is an error when one ends.
+func (c *cluster) up() error {
+	c.t.Helper()
+	munge := filepath.Join(c.dir, "run", "munge.sock")
+	c.start("munged", "--foreground", "--force", "--key-file="+filepath.Join(c.dir, "munge.key"), "--socket="+munge,
+		"--pid-file="+filepath.Join(c.dir, "run", "munged.pid"), "--log-file="+filepath.Join(c.dir, "log", "munged.log"), "--seed-file="+filepath.Join(c.dir, "run", "seed"))
+	c.until("munged", 2*time.Minute, func() bool { _, err := os.Stat(munge); return err == nil })
 	c.start("slurmctld", "-D", "-c")
 	for i := range 3 {
 		c.startNode(i + 1)
 	}
-	c.until("three idle nodes", time.Minute, func() bool {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		out, err := c.try("sinfo", "--noheader", "--partition=main", "--format=%D %T")
-		return err == nil && strings.TrimSpace(out) == "3 idle"
-	})
-	t.Logf("the cluster was up after %v", time.Since(begun).Round(time.Millisecond))
-	return c
+		if err == nil && strings.TrimSpace(out) == "3 idle" {
+			return nil
+		}
+		for name, d := range c.procs {
+			select {
+			case <-d.ended:
+				log, _ := os.ReadFile(filepath.Join(c.dir, "log", name+".out"))
+				return fmt.Errorf("%s ended by itself: %v\n%s", name, d.ProcessState, log[max(0, len(log)-1000):])
+			default:
+			}
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("no three idle nodes after 3 min: %q, %v", out, err)
+		}
+	}
 }
 
 // ports picks free ports below those of outgoing connections.
@@ -175,14 +242,24 @@ func (c *cluster) start(name string, args ...string) {
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	c.procs[name] = cmd
+	d := &daemon{cmd, make(chan struct{})}
+	go func() { cmd.Wait(); close(d.ended) }()
+	c.procs[name] = d
 }
 
+// kill ends a daemon, by force where it takes long.
 func (c *cluster) kill(name string, s syscall.Signal) {
-	if cmd := c.procs[name]; cmd != nil {
-		syscall.Kill(-cmd.Process.Pid, s)
-		cmd.Wait()
-		delete(c.procs, name)
+	d := c.procs[name]
+	if d == nil {
+		return
+	}
+	delete(c.procs, name)
+	syscall.Kill(-d.Process.Pid, s)
+	select {
+	case <-d.ended:
+	case <-time.After(20 * time.Second):
+		syscall.Kill(-d.Process.Pid, syscall.SIGKILL)
+		<-d.ended
 	}
 }
 
@@ -199,35 +276,32 @@ func (c *cluster) stop() {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	for name, cmd := range c.procs {
+	for name, d := range c.procs {
 		if name != "munged" {
-			syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM)
+			syscall.Kill(-d.Process.Pid, syscall.SIGTERM) // all at once
 		}
 	}
-	for name, cmd := range c.procs {
-		if name == "munged" {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(c.procs)) {
+		if name != "munged" {
+			c.kill(name, syscall.SIGTERM)
 		}
-		t := time.AfterFunc(10*time.Second, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
-		cmd.Wait()
-		t.Stop()
 	}
 	c.kill("munged", syscall.SIGTERM)
-	for pid := range c.left() {
+	for pid := range c.processes() {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
-	if c.t.Failed() {
+	if c.root.Failed() {
 		for _, name := range []string{"ctld.log"} {
 			if raw, err := os.ReadFile(filepath.Join(c.dir, "log", name)); err == nil {
-				c.t.Logf("%s ends with:\n%s", name, raw[max(0, len(raw)-3000):])
+				c.root.Logf("%s ends with:\n%s", name, raw[max(0, len(raw)-3000):])
 			}
 		}
 	}
 	os.RemoveAll(c.dir)
 }
 
-// left are processes that were started on the cluster's behalf, by pid, beside its daemons.
-func (c *cluster) left() map[int]string {
+// processes are those with this cluster in their environment, by pid: what they run.
+func (c *cluster) processes() map[int]string {
 	out := map[int]string{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
@@ -237,13 +311,20 @@ func (c *cluster) left() map[int]string {
 			continue
 		}
 		cmdline, _ := os.ReadFile(filepath.Join(d, "cmdline"))
-		text := strings.ReplaceAll(string(cmdline), "\x00", " ")
+		out[pid] = strings.ReplaceAll(string(cmdline), "\x00", " ")
+	}
+	return out
+}
+
+// left are processes that were started on the cluster's behalf, by pid, beside its daemons.
+func (c *cluster) left() map[int]string {
+	out := c.processes()
+	for pid, text := range out {
 		name, _, _ := strings.Cut(text, " ")
 		switch filepath.Base(name) {
-		case "slurmctld", "slurmd", "munged", "slurmctld:", "":
-			continue
+		case "slurmctld", "slurmd", "munged", "slurmctld:", "", ".":
+			delete(out, pid)
 		}
-		out[pid] = text
 	}
 	return out
 }
@@ -260,7 +341,7 @@ func (c *cluster) engines() []int {
 }
 
 func (c *cluster) try(name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
@@ -273,7 +354,7 @@ func (c *cluster) try(name string, args ...string) (string, error) {
 // what they ask about changes, and does not answer when the machine is busy.
 func (c *cluster) must(name string, args ...string) string {
 	c.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		out, err := c.try(name, args...)
 		if err == nil {
 			return out
@@ -311,11 +392,11 @@ func (c *cluster) until(what string, limit time.Duration, ok func() bool) {
 // idle checks that a sweep has left nothing: no job, no process.
 func (c *cluster) idle() {
 	c.t.Helper()
-	c.until("empty queue", time.Minute, func() bool {
+	c.until("empty queue", 3*time.Minute, func() bool {
 		out, err := c.try("squeue", "--noheader", "--format=%i %T")
 		return err == nil && strings.TrimSpace(out) == ""
 	})
-	c.until("end of all processes", time.Minute, func() bool { return len(c.left()) == 0 })
+	c.until("end of all processes", 3*time.Minute, func() bool { return len(c.left()) == 0 })
 }
 
 // a sweep is a weir sweep on the cluster.
@@ -344,7 +425,7 @@ func (c *cluster) sweep(name, fleet string, configs map[string]string) *sweep {
 	c.write(name+"/fleet.yaml", fmt.Sprintf(clusterFleet, fleet))
 	for _, key := range slices.Sorted(maps.Keys(configs)) {
 		recipe, concs, _ := strings.Cut(configs[key], "@")
-		c.write(name+"/r-"+key+".yaml", "name: r-"+key+"\nextends: sim-serve\nready: { start: 40s, silent: 3s, stop: 3s }\nargs: { speed: 50"+recipe+" }\n")
+		c.write(name+"/r-"+key+".yaml", "name: r-"+key+"\nextends: sim-serve\nready: { start: 3m, silent: 30s, stop: 20s }\nargs: { speed: 50"+recipe+" }\n")
 		s.master += fmt.Sprintf(clusterConfig, key, "r-"+key, concs)
 	}
 	c.write(name+"/master.yaml", s.master)
@@ -395,7 +476,7 @@ func (s *sweep) run(code int, more ...string) string {
 
 func (s *sweep) wait(cmd *exec.Cmd, out *bytes.Buffer, code int) string {
 	s.c.t.Helper()
-	t := time.AfterFunc(4*time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	t := time.AfterFunc(8*time.Minute, func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	cmd.Wait()
 	t.Stop()
 	if got := cmd.ProcessState.ExitCode(); got != code {
@@ -412,7 +493,7 @@ func (s *sweep) wait(cmd *exec.Cmd, out *bytes.Buffer, code int) string {
 
 func (c *cluster) weirRun(code int, args ...string) string {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.weir, args...)
 	out, _ := cmd.CombinedOutput()

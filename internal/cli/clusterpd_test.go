@@ -102,7 +102,7 @@ func TestClusterAttach(t *testing.T) {
 	if strings.Count(out, "submitted") != 4 {
 		t.Errorf("status says\n%s", out)
 	}
-	c.until("allocation that replays", time.Minute, func() bool { return strings.Contains(c.weirRun(0, "sweep", "status", s.out, "--json"), `"progress"`) })
+	c.until("allocation that replays", 4*time.Minute, func() bool { return strings.Contains(c.weirRun(0, "sweep", "status", s.out, "--json"), `"progress"`) })
 	c.weirRun(0, "sweep", "attach", s.out)
 	s.want(map[string]string{"glm@1": "COMPLETE", "glm@2": "COMPLETE", "glm@3": "COMPLETE", "glm@4": "COMPLETE"})
 	out = c.weirRun(0, "sweep", "status", s.out)

@@ -92,6 +92,7 @@ func commandsOf(text string) []string {
 }
 
 func TestDocumentedCommandsRun(t *testing.T) {
+	material.RealTime(t)
 	url := simulatedServer(t)
 	ran := 0
 	for _, doc := range documented(t) {
@@ -117,7 +118,7 @@ func TestDocumentedCommandsRun(t *testing.T) {
 // runLine runs one line in a shell, with the deadline that a reader's patience has.
 func runLine(t *testing.T, doc, dir, line string) {
 	t.Helper()
-	limit := 60 * time.Second
+	limit := 5 * time.Minute
 	isLong := long.MatchString(line)
 	if isLong {
 		limit = time.Second

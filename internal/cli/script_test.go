@@ -3,11 +3,14 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/weirbench/weir/internal/material"
 )
 
 // TestMain lets the scripts under testdata/script call this binary as the command weir.
@@ -17,9 +20,26 @@ func TestMain(m *testing.M) {
 	})
 }
 
+// realTime are the scripts that start processes which must do something in time.
+var realTime = map[string]bool{"calibrate": true, "interrupt": true, "launch": true}
+
 // TestScript runs the commands as commands: flags, output and exit codes.
-func TestScript(t *testing.T) {
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", Cmds: map[string]func(*testscript.TestScript, bool, []string){
+func TestScript(t *testing.T) { runScripts(t, false) }
+
+// TestRealTimeScript does so with the scripts that run on the real clock.
+func TestRealTimeScript(t *testing.T) {
+	material.RealTime(t)
+	runScripts(t, true)
+}
+
+func runScripts(t *testing.T, real bool) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = slices.DeleteFunc(files, func(f string) bool { return realTime[strings.TrimSuffix(filepath.Base(f), ".txtar")] != real })
+	testscript.Run(t, testscript.Params{Files: files, Cmds: map[string]func(*testscript.TestScript, bool, []string){
 		"exitcode":      exitcode,
 		"weir-wait-for": waitFor,
 		"whole-bundles": wholeBundles,
@@ -48,13 +68,13 @@ func waitFor(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: weir-wait-for FILE TEXT")
 	}
 	path := ts.MkAbs(args[0])
-	for range 600 {
+	for range 6000 {
 		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), args[1]) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	ts.Fatalf("%s does not hold %q after 12 s", args[0], args[1])
+	ts.Fatalf("%s does not hold %q after 2 min", args[0], args[1])
 }
 
 // wholeBundles checks that every folder of a sweep is a bundle with its end.

@@ -48,7 +48,7 @@ func TestServe(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("serve does not end")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weirbench/weir/internal/material"
 )
 
 // weirProcess starts this binary as weir with --json and returns the JSON object that it
@@ -21,11 +23,11 @@ func weirProcess(t *testing.T, out any, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Minute)
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Args = append([]string{"weir"}, append(args, "--json")...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = time.Minute
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	pipe, err := cmd.StdoutPipe()
@@ -51,6 +53,7 @@ func weirProcess(t *testing.T, out any, args ...string) {
 // engines, a decode engine, a router and the client as five processes on loopback. The hits
 // that the client sees are those of the prefill engines.
 func TestDisaggregatedProcesses(t *testing.T) {
+	material.RealTime(t)
 	type engine struct {
 		URL  string `json:"url"`
 		Port int    `json:"bootstrap_port"`
@@ -68,7 +71,7 @@ func TestDisaggregatedProcesses(t *testing.T) {
 	exe, _ := os.Executable()
 	run := func(args ...string) {
 		t.Helper()
-		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer stop()
 		cmd := exec.CommandContext(ctx, exe)
 		cmd.Args = append([]string{"weir"}, args...)
@@ -78,7 +81,7 @@ func TestDisaggregatedProcesses(t *testing.T) {
 		}
 	}
 	run("corpus", "generate", "-o", corpus, "--traces", "4", "--seed", "7")
-	run("replay", "--url", r.URL, "--model", "glm-5.2", "--corpus", corpus, "-c", "2", "--duration", "4s", "--no-gaps",
+	run("replay", "--url", r.URL, "--model", "glm-5.2", "--corpus", corpus, "-c", "2", "--duration", "4m", "--max-requests", "60", "--no-gaps",
 		"--max-output", "40", "--warmup-requests-per-lane", "0", "--session-header", "X-SMG-Routing-Key", "--client-limit", "none", "-o", out)
 	b, err := os.ReadFile(filepath.Join(out, "result.json"))
 	if err != nil {

@@ -85,6 +85,7 @@ func TestResend(t *testing.T) {
 			if rec := r.do(t, request(1)); rec.Failure != nil {
 				t.Fatal(rec.Failure)
 			}
+			r.waitIdle(t)
 			rec := r.do(t, request(2))
 			if rec.Failure == nil || rec.Failure.Class != record.FailResetBefore || rec.Resent {
 				t.Errorf("closed after bytes were acknowledged: %+v resent %v", rec.Failure, rec.Resent)
@@ -134,6 +135,7 @@ func TestResendOnce(t *testing.T) {
 			if rec := r.do(t, request(1)); rec.Failure != nil || rec.Resent {
 				t.Fatal(rec.Failure)
 			}
+			r.waitIdle(t)
 			clock.left.Store(map[bool]int32{false: 3, true: 1}[blocking])
 			if rec := r.do(t, request(2)); rec.Failure != nil || !rec.Resent {
 				t.Errorf("%+v resent %v", rec.Failure, rec.Resent)
