@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -22,18 +23,19 @@ import (
 // cluster is the PostgreSQL that all tests of the package share; TestMain ends it.
 var cluster struct {
 	sync.Mutex
-	dir  string
-	cmd  *exec.Cmd
-	port int
-	err  error
-	next int
+	dir   string
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it has ended
+	port  int
+	err   error
+	next  int
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if c := cluster.cmd; c != nil {
 		c.Process.Signal(syscall.SIGINT) // fast shutdown
-		c.Wait()
+		<-cluster.ended
 	}
 	if cluster.dir != "" {
 		os.RemoveAll(cluster.dir)
@@ -96,13 +98,23 @@ func startPostgres(initdb string) error {
 		return err
 	}
 	data := filepath.Join(dir, "data")
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	initCmd := exec.CommandContext(ctx, initdb, "-D", data, "-U", "weir", "--pwfile="+pw, "--auth=scram-sha-256", "--no-sync", "--encoding=UTF8", "--locale=C")
 	initCmd.SysProcAttr, initCmd.Dir = cred, dir
 	if out, err := initCmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %v: %s", err, out)
 	}
+	for try := 1; ; try++ { // another process may take the port before PostgreSQL does
+		err := servePostgres(initdb, data, cred)
+		if err == nil || try == 5 {
+			return err
+		}
+	}
+}
+
+// servePostgres starts a cluster on a free port and waits until it answers.
+func servePostgres(initdb, data string, cred *syscall.SysProcAttr) error {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -111,23 +123,32 @@ func startPostgres(initdb string) error {
 	ln.Close()
 	cmd := exec.Command(filepath.Join(filepath.Dir(resolved(initdb)), "postgres"), "-D", data, "-p", fmt.Sprint(cluster.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off")
-	cmd.SysProcAttr, cmd.Dir = cred, dir
-	var log strings.Builder
+	cmd.SysProcAttr, cmd.Dir = cred, cluster.dir
+	var log bytes.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	cluster.cmd = cmd
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
 	db, err := sql.Open("pgx", address("postgres"))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		select {
+		case <-ended:
+			return fmt.Errorf("postgres ended by itself: %s", &log)
+		default:
+		}
 		if err = db.Ping(); err == nil {
+			cluster.cmd, cluster.ended = cmd, ended
 			return nil
 		}
 	}
+	cmd.Process.Kill()
+	<-ended
 	return fmt.Errorf("postgres does not answer: %w", err)
 }
 
