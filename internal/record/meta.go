@@ -41,7 +41,10 @@ type Meta struct {
 	ObservedGPUs int64 `json:"observed_gpus"` // as the allocation or the devices say, else Unknown
 
 	Pools         Pools `json:"pools"`          // as planned
-	ObservedPools Pools `json:"observed_pools"` // as the engine's log or metrics say
+	ObservedPools Pools `json:"observed_pools"` // as the engine's metrics say
+
+	// Told is what the engines told of themselves, in their logs and on their info endpoints.
+	Told []Fact `json:"told,omitempty"`
 
 	Client *Client `json:"client,omitempty"` // nil when the clock was virtual
 	Engine Engine  `json:"engine"`
@@ -120,10 +123,13 @@ type CacheProbe struct {
 
 // Process is one process that was started for the point.
 type Process struct {
-	Role string            `json:"role"` // "prefill", "decode", "unified", "router", ...
-	Host string            `json:"host,omitempty"`
-	Argv []string          `json:"argv"`
-	Env  map[string]string `json:"env,omitempty"` // without secrets
+	Name string `json:"name,omitempty"` // unique among the point's; its log is logs/NAME.log
+	Role string `json:"role"`           // "prefill", "decode", "unified", "router", ...
+	Host string `json:"host,omitempty"`
+	// Metrics is the URL under which its metrics were scraped, empty where they were not.
+	Metrics string            `json:"metrics,omitempty"`
+	Argv    []string          `json:"argv"`
+	Env     map[string]string `json:"env,omitempty"` // without secrets
 }
 
 // Corpus names what was replayed.
@@ -178,6 +184,20 @@ type Engine struct {
 	Version string            `json:"version,omitempty"`
 	Image   string            `json:"image,omitempty"`
 	Facts   map[string]string `json:"facts,omitempty"` // resolved arguments and what else its log said
+}
+
+// A Fact is one thing that an engine told of itself. Ranks and processes that tell different
+// things have a fact each.
+type Fact struct {
+	Engine  string `json:"engine"` // whose spelling it is: "sglang", "vllm", ...
+	Name    string `json:"name"`   // package engine/told has them; arguments are "arg.NAME"
+	Value   string `json:"value"`
+	Process string `json:"process,omitempty"` // name of the process, or the URL that was asked
+	Rank    string `json:"rank,omitempty"`    // as the engine writes it: "DP0 TP1", "EngineCore_DP0"
+	From    string `json:"from"`              // "log" or "info"
+	Line    int64  `json:"line,omitempty"`    // of the log, from 1, where it was first seen
+	Text    string `json:"text"`              // the spelling that it was read from, shortened
+	Count   int64  `json:"count,omitempty"`   // how often the log says so
 }
 
 // A Sample is one scrape of one endpoint. On disk a sample may be a difference to the endpoint's
