@@ -48,6 +48,25 @@ func (f *metricsFlags) options(c client.Config) (*scrape.Options, error) {
 	return &scrape.Options{URLs: urls, Every: f.every, Require: f.require, TLS: c.TLS}, nil
 }
 
+// poolLine prints the size of the device pool, who told it and what was planned.
+func (a *App) poolLine(r *result.Result, line func(name, format string, v ...any)) {
+	p := r.Pools
+	if p.DeviceTokens == nil || !p.Observed {
+		return
+	}
+	text := fmt.Sprintf("device %d tokens by the engine's %s", *p.DeviceTokens, p.From)
+	if l := p.Log; l != nil && l.DeviceTokens != nil && p.From != "log" {
+		text += fmt.Sprintf(", %d by its log", *l.DeviceTokens)
+	}
+	if p.DeviceOff != nil {
+		text += fmt.Sprintf(", planned %d (%+.2f %%)", *p.Planned.DeviceTokens, 100**p.DeviceOff)
+	}
+	if p.HostTokens != nil && *p.HostTokens > 0 {
+		text += fmt.Sprintf("; host %d", *p.HostTokens)
+	}
+	line("pools", "%s", text)
+}
+
 // serverLines print what the server's own metrics said.
 func (a *App) serverLines(r *result.Result, line func(name, format string, v ...any)) {
 	s := r.Server

@@ -170,6 +170,7 @@ func (a *App) printPoint(r *result.Result, dir string) error {
 		if t := r.Throughput.EdgePerGPU.Total; t != nil {
 			line("per GPU", "%s tok/s", num(t, 0))
 		}
+		a.poolLine(r, line)
 		a.serverLines(r, line)
 		for _, w := range r.Warnings {
 			line("warning", "%s", w.Text)

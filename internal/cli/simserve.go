@@ -105,6 +105,9 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 				}{"http://" + l.Addr().String(), s.Model(), role, port})
 			} else {
 				_, err = fmt.Fprintf(app.Out, "serving %s (simulated, %s) at http://%s%s\n", s.Model(), role, l.Addr(), also)
+				if pools := s.Pools(); pools != "" && err == nil {
+					_, err = fmt.Fprintln(app.Out, pools)
+				}
 			}
 			if err != nil {
 				l.Close()

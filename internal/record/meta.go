@@ -123,13 +123,11 @@ type CacheProbe struct {
 
 // Process is one process that was started for the point.
 type Process struct {
-	Name string `json:"name,omitempty"` // unique among the point's; its log is logs/NAME.log
-	Role string `json:"role"`           // "prefill", "decode", "unified", "router", ...
-	Host string `json:"host,omitempty"`
-	// Metrics is the URL under which its metrics were scraped, empty where they were not.
-	Metrics string            `json:"metrics,omitempty"`
-	Argv    []string          `json:"argv"`
-	Env     map[string]string `json:"env,omitempty"` // without secrets
+	Name string            `json:"name,omitempty"` // unique among the point's; its log is logs/NAME.log
+	Role string            `json:"role"`           // "prefill", "decode", "unified", "router", ...
+	Host string            `json:"host,omitempty"`
+	Argv []string          `json:"argv"`
+	Env  map[string]string `json:"env,omitempty"` // without secrets
 }
 
 // Corpus names what was replayed.

@@ -129,21 +129,6 @@ func gpus(m *record.Meta) GPUs {
 	return g
 }
 
-func pools(m *record.Meta) Pools {
-	pick := func(observed, planned int64) *int64 {
-		if observed >= 0 {
-			return &observed
-		}
-		return known(planned)
-	}
-	o, p := m.ObservedPools, m.Pools
-	return Pools{
-		DeviceTokens: pick(o.DeviceTokens, p.DeviceTokens), HostTokens: pick(o.HostTokens, p.HostTokens),
-		DeviceBytes: pick(o.DeviceBytes, p.DeviceBytes), HostBytes: pick(o.HostBytes, p.HostBytes),
-		Observed: o.DeviceTokens >= 0,
-	}
-}
-
 // check refuses a record whose instants run backwards or whose own counts are none. Counts that
 // the server gave are not its matter: see believable.
 func check(q *record.Request) error {

@@ -83,6 +83,23 @@ type Pools struct {
 	DeviceBytes  *int64 `json:"device_bytes"`
 	HostBytes    *int64 `json:"host_bytes"`
 	Observed     bool   `json:"observed"` // the token counts come from the engine
+	// From says who told the device tokens: "metrics", "log", "info" or "plan"; "" when nobody did.
+	From string `json:"from,omitempty"`
+	// Planned, Metrics, Log and Info are what each of them says; nil where it says nothing.
+	Planned *PoolTokens `json:"planned,omitempty"`
+	Metrics *PoolTokens `json:"metrics,omitempty"`
+	Log     *PoolTokens `json:"log,omitempty"`
+	Info    *PoolTokens `json:"info,omitempty"`
+	// DeviceOff and HostOff are what the engine told over what was planned, minus one; nil where
+	// one of the two is not known.
+	DeviceOff *float64 `json:"device_off,omitempty"`
+	HostOff   *float64 `json:"host_off,omitempty"`
+}
+
+// PoolTokens are the sizes of KV pools by one source, in unique tokens.
+type PoolTokens struct {
+	DeviceTokens *int64 `json:"device_tokens"`
+	HostTokens   *int64 `json:"host_tokens"`
 }
 
 // Window says what part of the run was measured.

@@ -39,6 +39,7 @@ const (
 	ShortWindow     Code = "short-window"     // the window is too short for the coverage rule
 	FewSamples      Code = "few-samples"      // percentiles are withheld
 	MetricsMissing  Code = "metrics-missing"  // scrapes of a metrics endpoint failed
+	PoolMismatch    Code = "pool-mismatch"    // the pool has another size than planned, or than another source says
 	OutputMismatch  Code = "output-mismatch"  // the server did not generate what was asked for
 )
 
@@ -183,6 +184,7 @@ const external = "external"
 
 func warn(r *Result, m *record.Meta, t *tally, note func(Code, string, ...any)) {
 	usage(r, t, note)
+	r.Pools.doubt(m, note)
 	h := r.Hits
 	if r.Point.Offload.Mode == "none" && r.Point.Framework != external && h.Host != nil && *h.Host > 0 {
 		note(OffloadMismatch, "offload is declared none and the host tier served %.1f %% of the prompt tokens", 100**h.Host)

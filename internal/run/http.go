@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/engine/told"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -42,6 +43,8 @@ type HTTP struct {
 	// SaltKey, when set, makes the salts of this run others than those of a run with another key
 	// and the same seed, so that their prompts share nothing; a run without salts stays without.
 	SaltKey string
+	// Told is what the servers are known to have told of themselves; nil asks their info endpoints.
+	Told []record.Fact
 	// Edit, when set, adds to the meta what started the servers; it is called before every write.
 	Edit func(*record.Meta)
 }
@@ -87,6 +90,10 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	}
 	m.Simulated = server.simulated
 	m.Engine = record.Engine{Name: server.owner, Image: j.Point.Image, Facts: map[string]string{}}
+	if m.Told = h.Told; m.Told == nil {
+		m.Told = h.listen(ctx)
+	}
+	m.Engine.Version = told.VersionOf(m.Told)
 	if !h.NoProbe {
 		l, err := h.learn(ctx, words, po, j.seed())
 		if err != nil {

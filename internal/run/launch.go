@@ -58,6 +58,8 @@ type life struct {
 	dir    string // of its files
 	// start is how its cache was emptied and what showed that; nil while nobody looked.
 	start *record.CacheStart
+	// told is what the engines told of themselves once they served; nil before.
+	told []record.Fact
 	// salt keeps its prompts apart from those of other points on the same server; empty for a
 	// point that has the server to itself.
 	salt string
@@ -149,6 +151,7 @@ func (l *Launch) Measure(ctx context.Context, j *Job, w *record.BundleWriter) (e
 		err = p.empty(ctx)
 	}
 	if err == nil {
+		p.listen(ctx)
 		err = p.drive(ctx, j, w)
 	}
 	return cmp.Or(ctx.Err(), err)
@@ -219,7 +222,7 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	cfg.URLs = d.URLs
 	cfg.SessionHeaders = append(slices.Clone(cfg.SessionHeaders), d.SessionHeaders...)
 	h := &HTTP{
-		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt, Scrape: l.metrics(),
+		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt, Scrape: l.metrics(), Told: l.told,
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
 		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 1, FloorSpeed: floorSpeed},
 		Edit: func(m *record.Meta) {
@@ -293,7 +296,7 @@ func (l *life) edit(m *record.Meta) {
 	d := l.d
 	m.Processes = nil
 	for _, p := range d.Processes {
-		x := record.Process{Role: p.Role, Host: l.node(p.Node), Argv: p.Argv, Env: map[string]string{}}
+		x := record.Process{Name: p.Name, Role: p.Role, Host: l.node(p.Node), Argv: p.Argv, Env: map[string]string{}}
 		for _, v := range p.Env {
 			x.Env[v.Name] = v.Value
 		}
@@ -314,6 +317,9 @@ func (l *life) edit(m *record.Meta) {
 		m.Engine.Version = m.Weir
 	}
 	m.Engine.Image = d.Image
+	if l.told != nil {
+		m.Told = l.told
+	}
 }
 
 func (l *Launch) node(i int) string {

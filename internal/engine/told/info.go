@@ -111,7 +111,6 @@ func (a *answer) server(top map[string]json.RawMessage) {
 	a.text(top, "version", Version)
 	a.count(top, "max_running_requests", MaxRunning, "")
 	a.count(top, "context_length", ContextTokens, "")
-	a.count(top, "hicache_host_tokens", HostTokens, "")
 	var states []map[string]json.RawMessage
 	_ = json.Unmarshal(top["internal_states"], &states) // older releases have none
 	told := false
@@ -119,6 +118,9 @@ func (a *answer) server(top map[string]json.RawMessage) {
 		var m map[string]json.RawMessage
 		if json.Unmarshal(s["memory_usage"], &m) == nil {
 			told = a.count(m, "token_capacity", DeviceTokens, fmt.Sprintf("DP%d", i)) || told
+		}
+		if a.engine == "sim" { // its own name, of each rank
+			a.count(top, "hicache_host_tokens", HostTokens, fmt.Sprintf("DP%d", i))
 		}
 	}
 	if !told {

@@ -138,6 +138,16 @@ func (s *Server) routes() {
 	}
 }
 
+// Pools describes the KV pools of all ranks in a line, as the log of an engine does; empty for a
+// server of constant times, which has none.
+func (s *Server) Pools() string {
+	if s.o.Fixed != nil {
+		return ""
+	}
+	n := int64(s.c.Ranks())
+	return fmt.Sprintf("simulated pools: device %d tokens, host %d tokens, of %d replicas", n*s.c.DeviceTokens, n*s.c.HostTokens, n)
+}
+
 // Handler is the server's HTTP handler.
 func (s *Server) Handler() http.Handler { return s.mux }
 
