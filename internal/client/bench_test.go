@@ -121,7 +121,7 @@ func BenchmarkTimestamps(b *testing.B) {
 
 // plainTarget is the client that anybody would write: net/http, a goroutine a stream.
 type plainTarget struct {
-	clock Clock
+	clock replay.Clock
 	url   string
 	plan  string
 	probe func(lane int, data []byte, at int64)
@@ -171,7 +171,7 @@ func (p *plainTarget) do(q *replay.Request, rec *record.Request) error {
 }
 
 func plainCalibrate(ctx context.Context, url string, load Load) (*meter, error) {
-	clock := NewClock()
+	clock := replay.NewClock()
 	m := newMeter(load, clock)
 	plan := pace.Plan{TTFT: load.TTFT, Gap: load.Gap, Tokens: load.Tokens}
 	t := &plainTarget{clock: clock, url: url, plan: plan.String(), probe: m.event,

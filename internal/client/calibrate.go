@@ -124,7 +124,7 @@ func calibrate(ctx context.Context, url string, load Load, blocking bool) (*mete
 	}
 	plan := pace.Plan{TTFT: load.TTFT, Gap: load.Gap, Tokens: load.Tokens}
 	each := load.TTFT + time.Duration(load.Tokens)*load.Gap
-	clock := NewClock()
+	clock := replay.NewClock()
 	t, err := New(Config{
 		URLs: []string{url}, Clock: clock, Model: "pace", InFlight: load.Streams, blocking: blocking,
 		Header: http.Header{pace.Header: {plan.String()}},
@@ -204,7 +204,7 @@ func (tiny) Open() io.Reader { return strings.NewReader("{}") }
 // the readers, one exchange a lane at a time.
 type meter struct {
 	load   Load
-	clock  Clock
+	clock  replay.Clock
 	offset int64 // pace.Now() less the client's clock
 	lanes  []laneMeter
 
@@ -219,7 +219,7 @@ type laneMeter struct {
 	clientFirst, client int64
 }
 
-func newMeter(load Load, clock Clock) *meter {
+func newMeter(load Load, clock replay.Clock) *meter {
 	m := &meter{load: load, clock: clock, lanes: make([]laneMeter, load.Streams)}
 	best := int64(1) << 62
 	for range 20 {

@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weirbench/weir/internal/replay"
 )
 
 // A stampedConn is a connection under TLS that notes when the kernel got the bytes it read
@@ -14,7 +16,7 @@ import (
 type stampedConn struct {
 	*net.TCPConn
 	raw   syscall.RawConn
-	clock Clock
+	clock replay.Clock
 	r     receiver
 	try   func(fd uintptr) bool
 	n     int
@@ -23,7 +25,7 @@ type stampedConn struct {
 }
 
 // stampTCP wraps a connection whose reads should be stamped.
-func stampTCP(c *net.TCPConn, clock Clock) (net.Conn, func() int64) {
+func stampTCP(c *net.TCPConn, clock replay.Clock) (net.Conn, func() int64) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return c, nil

@@ -96,7 +96,7 @@ func TestResend(t *testing.T) {
 
 // A closingClock acts when a function asks it for the time once more.
 type closingClock struct {
-	*Monotonic
+	replay.MonoClock
 	in   string
 	left atomic.Int32
 	act  func()
@@ -109,7 +109,7 @@ func (c *closingClock) Now() int64 {
 			c.act()
 		}
 	}
-	return c.Monotonic.Now()
+	return c.MonoClock.Now()
 }
 
 // TestResendOnce closes an idle connection between its being chosen and the first byte being
@@ -129,7 +129,7 @@ func TestResendOnce(t *testing.T) {
 				}
 				r.ReadByte()
 			})
-			clock := &closingClock{Monotonic: NewClock(), in: map[bool]string{false: "attach", true: "on"}[blocking]}
+			clock := &closingClock{MonoClock: replay.NewClock(), in: map[bool]string{false: "attach", true: "on"}[blocking]}
 			clock.act = func() { close(hangUp); <-hungUp; time.Sleep(10 * time.Millisecond) }
 			r := newRig(t, Config{URLs: []string{url}, blocking: blocking, Clock: clock})
 			if rec := r.do(t, request(1)); rec.Failure != nil || rec.Resent {

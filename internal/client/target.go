@@ -33,21 +33,6 @@ import (
 	"github.com/weirbench/weir/internal/replay"
 )
 
-// A Clock tells the time of the run: nanoseconds since its epoch, never going back.
-type Clock interface{ Now() int64 }
-
-// A Monotonic is a Clock on the monotonic clock of the machine.
-type Monotonic struct{ epoch time.Time }
-
-// NewClock begins a run now.
-func NewClock() *Monotonic { return &Monotonic{time.Now()} }
-
-// Now is the time since the epoch in nanoseconds.
-func (m *Monotonic) Now() int64 { return int64(time.Since(m.epoch)) }
-
-// Epoch is the wall clock at the epoch.
-func (m *Monotonic) Epoch() time.Time { return m.epoch }
-
 // A Body is the body of one request. Open may be called again for a request that is sent a
 // second time; every reader gives the same Len bytes. A reader that is an io.Closer is closed.
 type Body interface {
@@ -103,7 +88,7 @@ type Config struct {
 	Path     string // instead of the endpoint's own path
 	Model    string // name of the model in the records; the body's model is the body's affair
 	Bodies   Bodies
-	Clock    Clock // nil begins one now
+	Clock    replay.Clock // nil begins one now
 
 	Protocol Protocol
 	TLS      *tls.Config // nil takes the system's roots
@@ -152,7 +137,7 @@ const maxFixed = 16 << 10
 // A Target is a replay.Target over HTTP.
 type Target struct {
 	cfg      Config
-	clock    Clock
+	clock    replay.Clock
 	hosts    []*host
 	overflow []string
 	limits   answerLimits
@@ -187,7 +172,7 @@ func New(cfg Config) (*Target, error) {
 		return nil, errors.New("client: no base URL; give one such as http://127.0.0.1:8000")
 	}
 	if cfg.Clock == nil {
-		cfg.Clock = NewClock()
+		cfg.Clock = replay.NewClock()
 	}
 	if err := cfg.defaults(); err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/replay"
 )
 
 // TestDoubt stalls the reader while two tokens of a stream arrive 20 ms apart. The instant of
@@ -21,7 +22,7 @@ func TestDoubt(t *testing.T) {
 	all := len(sseHead) + len(chunk(token("a"))) + len(rest)
 	begun, asked, written := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var sent atomic.Int64
-	clock := NewClock()
+	clock := replay.NewClock()
 	url := rawServer(t, func(n int, c net.Conn, r *bufio.Reader) {
 		if _, _, err := readRequest(r); err != nil {
 			return
