@@ -21,6 +21,7 @@ func newCalibrateCmd(app *App) *cobra.Command {
 		load    client.Load
 		serve   bool
 		listen  string
+		speak   pace.Options
 	)
 	cmd := &cobra.Command{
 		Use:   "calibrate",
@@ -37,8 +38,8 @@ processors, so the figures are larger than against a server elsewhere.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(app.Out, "%shttp://%s\n", client.ListenPrefix, l.Addr())
-				return pace.Serve(l)
+				fmt.Fprintf(app.Out, "%s%s://%s\n", client.ListenPrefix, speak.Scheme(), l.Addr())
+				return speak.Serve(l)
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -47,9 +48,17 @@ processors, so the figures are larger than against a server elsewhere.`,
 			if slices.Min(streams) < 1 || load.Tokens < 1 || load.TTFT < 0 || load.Gap < 0 || load.For <= 0 {
 				return usagef("--streams, --tokens and --for must be positive, --ttft and --gap not negative")
 			}
+			switch {
+			case speak.H2 && speak.TLS:
+				load.Protocol = client.HTTP2
+			case speak.H2:
+				load.Protocol = client.H2C
+			default:
+				load.TLS = speak.TLS
+			}
 			var all []*client.Calibration
 			for _, load.Streams = range streams {
-				c, err := calibrateOnce(cmd, self, load)
+				c, err := calibrateOnce(cmd, self, load, speak)
 				if err != nil {
 					return err
 				}
@@ -67,13 +76,15 @@ processors, so the figures are larger than against a server elsewhere.`,
 	f.DurationVar(&load.Gap, "gap", 10*time.Millisecond, "time between tokens")
 	f.IntVar(&load.Tokens, "tokens", 100, "tokens a stream")
 	f.DurationVar(&load.For, "for", 5*time.Second, "how long each calibration runs")
+	f.BoolVar(&speak.TLS, "tls", false, "over TLS, with a certificate that the server makes itself")
+	f.BoolVar(&speak.H2, "h2", false, "over HTTP/2: h2 with --tls, h2c without")
 	f.BoolVar(&serve, "serve", false, "be the server: print the base URL and serve until killed")
 	f.StringVar(&listen, "listen", "127.0.0.1:0", "address of the server")
 	return cmd
 }
 
-func calibrateOnce(cmd *cobra.Command, self string, load client.Load) (*client.Calibration, error) {
-	url, stop, err := client.StartPace(cmd.Context(), []string{self, "calibrate", "--serve"})
+func calibrateOnce(cmd *cobra.Command, self string, load client.Load, speak pace.Options) (*client.Calibration, error) {
+	url, stop, err := client.StartPace(cmd.Context(), []string{self, "calibrate", "--serve"}, speak)
 	if err != nil {
 		return nil, err
 	}

@@ -327,12 +327,12 @@ func (a *answer) single() {
 }
 
 // settle notes, after each read, how much too late the instants in it may be. loose bounds
-// that for any read. A read that held one event and has the kernel's time is as exact as the
-// clock; with several events the kernel's time is that of the last.
+// that for any read. A read that held one event and nothing of the next, and has the kernel's
+// time, is as exact as the clock; with several events the kernel's time is that of the last.
 func (a *answer) settle(loose int64, stamped bool) {
 	if a.lastIn {
 		d := loose
-		if stamped && a.seen == 1 {
+		if stamped && a.seen <= 1 && !a.events.pending() {
 			d = stampNoise
 		}
 		a.doubt.Last = d

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -35,22 +36,23 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	fmt.Println(ListenPrefix + "http://" + l.Addr().String())
+	o := pace.Options{TLS: slices.Contains(os.Args, "--tls"), H2: slices.Contains(os.Args, "--h2")}
+	fmt.Println(ListenPrefix + o.Scheme() + "://" + l.Addr().String())
 	if role == "pace" {
-		pace.Serve(l)
+		o.Serve(l)
 	} else {
 		hold(l)
 	}
 }
 
 // server starts this binary in a role and returns its base URL.
-func server(b *testing.B, role string) string {
+func server(b *testing.B, role string, o pace.Options) string {
 	self, err := os.Executable()
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Setenv(roleEnv, role)
-	url, stop, err := StartPace(b.Context(), []string{self})
+	url, stop, err := StartPace(b.Context(), []string{self}, o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -59,25 +61,32 @@ func server(b *testing.B, role string) string {
 }
 
 // BenchmarkTimestamps holds clients against a server that writes its own send times, the two
-// sharing this machine's processors: the poller, a goroutine a connection, and net/http with
-// a goroutine a stream. For the poller it first calibrates, against a server of its own, as a
-// run would, and reports how many of the errors the bound covers. Run it with -benchtime 1x
+// sharing this machine's processors: the poller, a goroutine a connection, net/http with a
+// goroutine a stream, and Weir over TLS, h2 and h2c. For what a run uses it first calibrates,
+// against a server of its own, as a run would, and reports how many of the errors the bound
+// covers. Run it with -benchtime 1x
 // and nothing else running.
 func BenchmarkTimestamps(b *testing.B) {
 	for _, streams := range []int{1, 10, 100, 500, 1000} {
-		for _, way := range []string{"poller", "goroutine", "nethttp"} {
+		for _, way := range []string{"poller", "goroutine", "nethttp", "tls", "h2", "h2c"} {
 			b.Run(fmt.Sprintf("%s/streams=%d", way, streams), func(b *testing.B) {
 				load := Load{Streams: streams, TTFT: 50 * time.Millisecond, Gap: 10 * time.Millisecond, Tokens: 200, For: 8 * time.Second}
+				switch way {
+				case "tls":
+					load.TLS = true
+				case "h2", "h2c":
+					load.Protocol = Protocol(way)
+				}
 				var before *Calibration
-				if way == "poller" {
+				if way != "goroutine" && way != "nethttp" {
 					short := load
 					short.For = 3 * time.Second
 					var err error
-					if before, err = Calibrate(b.Context(), server(b, "pace"), short); err != nil {
+					if before, err = Calibrate(b.Context(), server(b, "pace", load.server()), short); err != nil {
 						b.Fatal(err)
 					}
 				}
-				url := server(b, "pace")
+				url := server(b, "pace", load.server())
 				for b.Loop() {
 					var m *meter
 					var h Health
@@ -217,7 +226,7 @@ func hold(l net.Listener) {
 // reports the memory of this process. Run it with -benchtime 1x.
 func BenchmarkHold(b *testing.B) {
 	const lanes, tokens, block = 1000, 230_000, 64
-	url := server(b, "hold")
+	url := server(b, "hold", pace.Options{})
 	tr := &corpus.Trace{ID: "hold", BlockSize: block, Models: []string{"m"},
 		Streams: []corpus.Stream{{ID: "hold", Parent: corpus.Unbound, Turns: make([]corpus.Turn, lanes)}}}
 	for i := range tr.Streams[0].Turns {

@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirbench/weir/internal/client/pace"
@@ -27,6 +29,25 @@ type Load struct {
 	Gap     time.Duration `json:"gap_ns"`
 	Tokens  int           `json:"tokens"`
 	For     time.Duration `json:"for_ns"`
+
+	Protocol Protocol `json:"protocol,omitempty"` // empty is HTTP1
+	TLS      bool     `json:"tls,omitempty"`      // of HTTP1; HTTP2 has it, H2C has not
+}
+
+// server is what a pace server must speak for the load.
+func (l Load) server() pace.Options {
+	return pace.Options{TLS: l.TLS || l.Protocol == HTTP2, H2: l.Protocol == HTTP2 || l.Protocol == H2C}
+}
+
+// spoken names what the load is sent over.
+func (l Load) spoken() string {
+	switch {
+	case l.Protocol == HTTP2 || l.Protocol == H2C:
+		return string(l.Protocol)
+	case l.TLS:
+		return "TLS"
+	}
+	return string(HTTP1)
 }
 
 // EventsPerSecond is the rate of content frames that the load asks for.
@@ -86,8 +107,8 @@ func (c *Calibration) Bound(run Health) Bound {
 	b.ITL += c.ITLError.P99
 	b.TTFT90 += c.TTFTError.P90
 	b.ITL90 += c.ITLError.P90
-	b.From = fmt.Sprintf("a calibration at %d streams and %.0f frames/s on %s, and the run's own bounds",
-		c.Load.Streams, c.Load.EventsPerSecond(), c.When.UTC().Format(time.DateOnly))
+	b.From = fmt.Sprintf("a calibration at %d streams and %.0f frames/s over %s on %s, and the run's own bounds",
+		c.Load.Streams, c.Load.EventsPerSecond(), c.Load.spoken(), c.When.UTC().Format(time.DateOnly))
 	return b
 }
 
@@ -126,7 +147,8 @@ func calibrate(ctx context.Context, url string, load Load, blocking bool) (*mete
 	each := load.TTFT + time.Duration(load.Tokens)*load.Gap
 	clock := replay.NewClock()
 	t, err := New(Config{
-		URLs: []string{url}, Clock: clock, Model: "pace", InFlight: load.Streams, blocking: blocking,
+		URLs: []string{url}, Clock: clock, Model: "pace", InFlight: load.Streams, blocking: blocking, Protocol: load.Protocol,
+		TLS:    &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true}, // the server makes its certificate itself
 		Header: http.Header{pace.Header: {plan.String()}},
 		Bodies: BodiesFunc(func(*replay.Request) (Body, error) { return tiny{}, nil }),
 		Timeouts: Timeouts{Connect: 10 * time.Second, Headers: each + 10*time.Second, First: each + 10*time.Second,
@@ -211,6 +233,7 @@ type meter struct {
 	requests, failed         int
 	ttft, itl, plan, delay   histogram
 	gap, serverGap, serverLt histogram
+	early                    atomic.Int64 // by how much an instant was before the server's at most
 }
 
 type laneMeter struct {
@@ -239,7 +262,10 @@ func (m *meter) event(lane int, data []byte, at int64) {
 		return
 	}
 	l := &m.lanes[lane]
-	m.delay.observe(max(at+m.offset-s.Sent, 0))
+	delay := at + m.offset - s.Sent
+	m.delay.observe(max(delay, 0))
+	for old := m.early.Load(); -delay > old && !m.early.CompareAndSwap(old, -delay); old = m.early.Load() {
+	}
 	m.serverLt.observe(max(s.Sent-s.Due, 0))
 	if l.frames == 0 {
 		l.first, l.clientFirst = s, at
@@ -280,18 +306,26 @@ const ListenPrefix = "listening on "
 
 // StartPace starts a pace server as a process of its own, so that it takes nothing from the
 // client but processor time, and returns its base URL. argv is a command that prints
-// ListenPrefix and its URL and serves until it is killed, such as weir calibrate --serve; an
-// empty one starts the server inside this process.
-func StartPace(ctx context.Context, argv []string) (url string, stop func(), err error) {
+// ListenPrefix and its URL and serves until it is killed, such as weir calibrate --serve; it is
+// given --tls and --h2 where the server is to speak them. An empty one starts the server
+// inside this process.
+func StartPace(ctx context.Context, argv []string, o pace.Options) (url string, stop func(), err error) {
 	if len(argv) == 0 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return "", nil, err
 		}
-		go pace.Serve(l)
-		return "http://" + l.Addr().String(), func() { l.Close() }, nil
+		go o.Serve(l)
+		return o.Scheme() + "://" + l.Addr().String(), func() { l.Close() }, nil
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	args := argv[1:len(argv):len(argv)]
+	if o.TLS {
+		args = append(args, "--tls")
+	}
+	if o.H2 {
+		args = append(args, "--h2")
+	}
+	cmd := exec.CommandContext(ctx, argv[0], args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return "", nil, err

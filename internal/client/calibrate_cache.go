@@ -63,6 +63,16 @@ func roundUp(n int) int {
 	}
 }
 
+// Over makes a load one over what a configuration speaks.
+func (l Load) Over(c *Config) Load {
+	l.Protocol = c.Protocol
+	if l.Protocol == HTTP1 {
+		l.Protocol = "" // as where nobody said
+	}
+	l.TLS = l.Protocol == "" && len(c.URLs) > 0 && strings.HasPrefix(c.URLs[0], "https://")
+	return l
+}
+
 // Run returns a calibration for a load, a kept one when there is one of this host, this
 // kernel and this program. kept tells so. The calibration is nil when there is an error, but
 // for one that could only not be kept, and when KeptOnly found none.
@@ -81,7 +91,7 @@ func (c *Calibrator) Run(ctx context.Context, load Load) (cal *Calibration, kept
 	if c.KeptOnly {
 		return nil, false, nil
 	}
-	url, stop, err := StartPace(ctx, c.Server)
+	url, stop, err := StartPace(ctx, c.Server, load.server())
 	if err != nil {
 		return nil, false, err
 	}
@@ -143,7 +153,7 @@ func keep(path string, cal *Calibration) error {
 func hostKey(load Load) string {
 	host, _ := os.Hostname()
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	h := sha256.Sum256(fmt.Appendf(nil, "1 %s %s %s %s %d %+v", host, strings.TrimSpace(string(kernel)), runtime.GOARCH, runtime.Version(), runtime.NumCPU(), load))
+	h := sha256.Sum256(fmt.Appendf(nil, "2 %s %s %s %s %d %+v", host, strings.TrimSpace(string(kernel)), runtime.GOARCH, runtime.Version(), runtime.NumCPU(), load))
 	return hex.EncodeToString(h[:8])
 }
 

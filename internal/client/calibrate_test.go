@@ -13,7 +13,7 @@ import (
 )
 
 func TestCalibrate(t *testing.T) {
-	url, stop, err := StartPace(t.Context(), nil)
+	url, stop, err := StartPace(t.Context(), nil, pace.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

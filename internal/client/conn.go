@@ -24,8 +24,8 @@ type conn struct {
 	keep   int64  // nanoseconds that it may be idle
 	base   uint64 // bytes acknowledged when the exchange began
 	whole  bool   // the whole request is with the kernel; the writer's until it has ended
-	// stamp is when the bytes that were read last had come, nil where nobody knows.
-	stamp func() int64
+	// arrived tells when the bytes of the last Read came, nil where nobody knows.
+	arrived func() arrival
 }
 
 // idleConns are the connections of a host that wait for a request, the last used on top.
@@ -98,15 +98,24 @@ func (t *Target) dial(ctx context.Context, h *host, protocols ...string) (*conn,
 		return nil, &dialFault{class, err}
 	}
 	c := &conn{Conn: nc, tcp: nc.(*net.TCPConn), keep: int64(t.cfg.Timeouts.Idle)}
+	var under arriver
+	if h.secure || len(t.pollers) == 0 { // a poller takes its own stamps
+		under = t.stampTCP(c.tcp)
+	}
+	if under != nil {
+		c.Conn, c.arrived = under, under.arrived
+	}
 	if h.secure {
 		cfg := t.tls.Clone()
 		if cfg.ServerName == "" {
 			cfg.ServerName = h.name
 		}
 		cfg.NextProtos = protocols
-		var under net.Conn
-		under, c.stamp = stampTCP(c.tcp, t.clock)
-		tc := tls.Client(under, cfg)
+		if under != nil {
+			r := &recordWatch{arriver: under}
+			c.Conn, c.arrived = r, r.arrived
+		}
+		tc := tls.Client(c.Conn, cfg)
 		if err := tc.HandshakeContext(ctx); err != nil {
 			nc.Close()
 			return nil, &dialFault{record.FailTLS, fmt.Errorf("TLS with %s: %w", h.address, err)}
@@ -148,20 +157,22 @@ func (x *exchange) on(c *conn, made dialed, body Body) (again bool) {
 	x.traffic.on(c.reused, made)
 	cut := func() { c.SetDeadline(time.Unix(1, 0)) }
 	c.base, c.whole = acked(c.tcp), false
-	x.rec.Times.Sent = x.t.clock.Now()
-	x.progress.sent.Store(x.rec.Times.Sent)
+	out := x.out
+	out.at = x.t.clock.Now()
+	x.rec.Times.Sent = out.at
+	x.progress.sent.Store(out.at)
 	x.cut.Store(&cut)
 	if x.cancelled.Load() {
 		cut()
 	}
 	writer := make(chan struct{})
 	if body.Len() < inlineBody { // fits the socket's buffer: no second goroutine
-		x.write(c, body)
+		x.write(c, body, out)
 		close(writer)
 	} else {
 		go func() {
 			defer close(writer)
-			x.write(c, body)
+			x.write(c, body, out)
 		}()
 	}
 	again = x.read(c)
@@ -206,11 +217,14 @@ func (x *exchange) read(c *conn) (again bool) {
 		}
 		n, err := c.Read(*b)
 		at := x.t.clock.Now()
-		if n > 0 && c.stamp != nil {
-			at = c.stamp()
-		}
-		if n > 0 && x.take((*b)[:n], arrival{at: at, loose: record.Unknown}) {
-			return false
+		if n > 0 {
+			in := arrival{at: at, loose: record.Unknown}
+			if c.arrived != nil {
+				in = c.arrived()
+			}
+			if x.take((*b)[:n], in) {
+				return false
+			}
 		}
 		if err == nil {
 			continue
@@ -228,12 +242,13 @@ func (x *exchange) read(c *conn) (again bool) {
 }
 
 // write sends the request. What goes wrong with the connection is the reader's to see.
-func (x *exchange) write(c *conn, body Body) {
+func (x *exchange) write(c *conn, body Body, out *sending) {
 	b := buffers.Get().(*[]byte)
 	defer buffers.Put(b)
 	err := x.produce(body, *b, func(p []byte, last bool) error {
 		x.traffic.write(len(p))
 		_, err := c.Write(p)
+		out.wrote(x.t.clock.Now())
 		c.whole = err == nil && last
 		return err
 	})

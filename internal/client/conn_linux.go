@@ -5,43 +5,66 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/weirbench/weir/internal/replay"
 )
 
-// A stampedConn is a connection under TLS that notes when the kernel got the bytes it read
-// last.
+// A stampedConn is a connection read by a goroutine of its own. It notes when the kernel got
+// the bytes that it read last, and since when they can have been there at most: since the call
+// before that found nothing more.
 type stampedConn struct {
 	*net.TCPConn
 	raw   syscall.RawConn
 	clock replay.Clock
+	lag   *histogram
 	r     receiver
 	try   func(fd uintptr) bool
 	n     int
 	err   error
-	at    int64 // of the last read
+	in    arrival
+	empty int64 // what is read next had not come at this instant
 }
 
-// stampTCP wraps a connection whose reads should be stamped.
-func stampTCP(c *net.TCPConn, clock replay.Clock) (net.Conn, func() int64) {
+// stampTCP wraps a connection whose reads should be stamped; nil when it cannot be.
+func (t *Target) stampTCP(c *net.TCPConn) arriver {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return c, nil
+		return nil
 	}
-	s := &stampedConn{TCPConn: c, raw: raw, clock: clock}
+	s := &stampedConn{TCPConn: c, raw: raw, clock: t.clock, lag: &t.health.lag, empty: t.clock.Now()}
 	raw.Control(func(fd uintptr) { stampSocket(int(fd)) })
 	s.try = func(fd uintptr) bool {
+		before := s.clock.Now()
 		n, lag, err := s.r.recv(int(fd))
 		if err == unix.EAGAIN {
+			s.empty = before
 			return false
 		}
-		s.n, s.err, s.at = n, err, s.clock.Now()-max(lag, 0)
+		if s.n, s.err = n, err; n > 0 {
+			s.in = s.came(s.clock.Now(), lag)
+			if n < len(s.r.buf) {
+				s.empty = before
+			}
+		}
 		return true
 	}
-	return s, func() int64 { return s.at }
+	return s
 }
+
+// came makes the arrival of a read. A lag that cannot be, because the wall clock was set, is
+// left out.
+func (s *stampedConn) came(now, lag int64) arrival {
+	if lag < 0 || now-lag < s.empty-int64(10*time.Millisecond) {
+		return arrival{at: now, loose: now - s.empty}
+	}
+	s.lag.observe(lag)
+	return arrival{at: now - lag, loose: max(now-lag-s.empty, stampNoise), stamped: true}
+}
+
+func (s *stampedConn) arrived() arrival { return s.in }
 
 // Read reads once into p.
 func (s *stampedConn) Read(p []byte) (int, error) {

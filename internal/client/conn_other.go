@@ -2,11 +2,7 @@
 
 package client
 
-import (
-	"net"
-
-	"github.com/weirbench/weir/internal/replay"
-)
+import "net"
 
 // Without TCP_INFO nothing proves that a byte was not acknowledged, so nothing is sent again,
 // and an idle connection is not used again.
@@ -14,4 +10,8 @@ func acked(*net.TCPConn) uint64 { return 0 }
 
 func quiet(*net.TCPConn) bool { return false }
 
-func stampTCP(c *net.TCPConn, _ replay.Clock) (net.Conn, func() int64) { return c, nil }
+func (t *Target) stampTCP(*net.TCPConn) arriver { return nil }
+
+func keepStamps() int { return -1 }
+
+func closeStamps(int) {}

@@ -42,8 +42,11 @@ type exchange struct {
 	wire     atomic.Pointer[wire] // where a poller reads
 
 	traffic   traffic
-	sentAt    int64        // the sender's copy of Times.Sent
-	sendTook  atomic.Int64 // from Sent to the end of the first write, Unknown before
+	out       *sending  // of the attempt under way
+	h2        *h2Stream // its stream, over HTTP/2
+	firstAt   int64     // when the first byte of the answer came, Never before
+	readAt    int64     // instant of the last read with bytes of the answer,
+	readIn    arrival   // and what is known of it
 	ctx       context.Context
 	stop      context.CancelFunc
 	cancelled atomic.Bool
@@ -53,6 +56,22 @@ type exchange struct {
 	progress progress
 	expired  atomic.Bool // the watch over an HTTP/2 stream ended it
 }
+
+// A sending is how the first bytes of an attempt went out. Its writer may still be at it when
+// another attempt has begun.
+type sending struct {
+	at   int64        // Times.Sent
+	took atomic.Int64 // from then to the end of the first write, Unknown before
+}
+
+func newSending() *sending {
+	s := &sending{}
+	s.took.Store(record.Unknown)
+	return s
+}
+
+// wrote notes that a write has ended.
+func (s *sending) wrote(now int64) { s.took.CompareAndSwap(record.Unknown, now-s.at) }
 
 // progress is how far an exchange has come, for those who do not own it: instants, Never
 // before.
@@ -85,7 +104,7 @@ func (x *exchange) tell() {
 }
 
 func newExchange(t *Target, q replay.Request) *exchange {
-	x := &exchange{t: t, q: q, host: t.choose(&q), doneAt: record.Never, lastAt: record.Never}
+	x := &exchange{t: t, q: q, host: t.choose(&q), doneAt: record.Never, lastAt: record.Never, out: newSending()}
 	x.rec = replay.NewRecord(&q)
 	x.progress.reset()
 	x.rec.URL, x.rec.Model = x.host.base, t.cfg.Model
@@ -111,26 +130,16 @@ func (x *exchange) begin() {
 		chunks: x.t.cfg.Chunks, doubt: record.Doubt{Sent: record.Unknown, First: record.Unknown, Last: record.Unknown}, probe: x.t.probe, keep: x.t.cfg.Count != nil && x.q.Seq%max(x.t.cfg.CountEvery, 1) == 0}
 	x.begun, x.reusable = false, false
 	x.traffic.reset()
-	x.sendTook.Store(record.Unknown)
-}
-
-// An arrival says when bytes came: at an instant that may be too late by loose, which is
-// Unknown when nothing bounds it. stamped says that the kernel told the instant of the last
-// of them.
-type arrival struct {
-	at, loose int64
-	stamped   bool
+	x.out, x.firstAt, x.readAt, x.readIn = newSending(), record.Never, record.Never, arrival{loose: record.Unknown}
 }
 
 // take gives the exchange bytes of the connection. Once it has returned true the outcome
 // stands.
 func (x *exchange) take(p []byte, in arrival) bool {
-	x.begun = true
 	x.traffic.read(len(p))
-	at := in.at
-	at = x.stamp(at)
+	at := x.came(in)
 	n, err := x.http.feed(p, x)
-	x.ans.settle(in.loose, in.stamped)
+	x.settle(in)
 	switch {
 	case err != nil:
 		var wire wireError
@@ -149,6 +158,20 @@ func (x *exchange) take(p []byte, in arrival) bool {
 	x.tell()
 	return x.over
 }
+
+// came notes that bytes of the answer came.
+func (x *exchange) came(in arrival) int64 {
+	at := x.stamp(in.at)
+	if !x.begun {
+		x.begun, x.firstAt = true, at
+	}
+	x.readAt, x.readIn = at, in
+	return at
+}
+
+// settle bounds the instants of the bytes that came last, once they are read. What stands in
+// compressed bytes may have been whole before the last of them.
+func (x *exchange) settle(in arrival) { x.ans.settle(in.loose, in.stamped && x.inflate == nil) }
 
 // stamp notes the instant of a read. Instants never go back.
 func (x *exchange) stamp(at int64) int64 {
@@ -290,7 +313,11 @@ func (x *exchange) finish(at int64, cut error, declared bool) {
 	if f := x.rec.Failure; f != nil && x.begun {
 		f.Status = x.http.head.status
 	}
-	x.ans.settle(record.Unknown, false)
+	last := x.readIn // a token that only the end of the body showed came with the last bytes
+	if d := x.ans.at - x.readAt; last.loose != record.Unknown && d > 0 {
+		last = arrival{loose: last.loose + d}
+	}
+	x.settle(last)
 	x.sealDoubt()
 	if x.t.cfg.Wire {
 		x.rec.Wire = x.traffic.wire()
@@ -300,7 +327,12 @@ func (x *exchange) finish(at int64, cut error, declared bool) {
 // sealDoubt puts what is known of the instants' errors into the record and the run's sums.
 func (x *exchange) sealDoubt() {
 	d := x.ans.doubt
-	d.Sent = x.sendTook.Load()
+	d.Sent = x.out.took.Load()
+	if x.begun && x.out.at != 0 { // nobody answers what was not sent, however long the write takes to return
+		if answered := max(x.firstAt-x.out.at, 0); d.Sent == record.Unknown || answered < d.Sent {
+			d.Sent = answered
+		}
+	}
 	x.rec.Doubt = &d
 	x.t.health.note(&x.ans)
 }

@@ -34,13 +34,13 @@ func (t *Target) newH2(h *host) *http2.Transport {
 				c.Close()
 				return nil, &dialFault{record.FailTLS, fmt.Errorf("%s does not speak h2 over TLS", h.address)}
 			}
-			return c.Conn, nil
+			return t.watchH2(c.Conn, c.arrived), nil
 		},
 	}
 }
 
-// runH2 is the whole life of an exchange over HTTP/2. Its instants are taken after the read
-// of a stream's bytes, which the connection's own reader has handed over.
+// runH2 is the whole life of an exchange over HTTP/2. Its instants are those at which the
+// connection had its frames, see h2Watch.
 func (x *exchange) runH2() {
 	defer x.t.finished(x)
 	defer x.stop()
@@ -59,26 +59,31 @@ func (x *exchange) runH2() {
 		return
 	}
 	req.ContentLength = body.Len()
-	for _, h := range append(x.t.cfg.fixedHeaders(), x.t.cfg.requestHeaders(&x.q)...) {
+	own := x.t.cfg.requestHeaders(&x.q)
+	for _, h := range append(x.t.cfg.fixedHeaders(), own...) {
 		req.Header.Add(h[0], h[1])
 	}
+	x.h2 = x.t.await(own[0][1])
+	defer x.t.letGo(x.h2)
 	watch := x.watch()
 	defer watch.Stop()
 	resp, err := x.host.h2.RoundTrip(req)
 	at := x.t.clock.Now()
 	x.rec.Times.Sent = x.progress.sent.Load()
+	if out := x.h2.sent(); out != nil {
+		x.out, x.rec.Times.Sent = out, out.at
+	}
 	if err != nil {
 		x.lostH2(err, at)
 		return
 	}
 	defer resp.Body.Close()
-	x.begun = true
 	x.http.head = head{status: resp.StatusCode, media: mediaType(resp.Header.Get("Content-Type")),
 		encoding: strings.ToLower(resp.Header.Get("Content-Encoding")), length: -1}
 	if x.http.head.encoding == "identity" {
 		x.http.head.encoding = ""
 	}
-	x.stamp(at)
+	at = x.came(x.h2.answer(at))
 	if err := x.headers(&x.http.head); err != nil {
 		x.ans.fail(record.FailMalformed, "%v", err)
 		x.finish(at, nil, false)
@@ -98,9 +103,13 @@ func (x *exchange) readH2(r io.Reader) {
 	defer buffers.Put(b)
 	for {
 		n, err := r.Read(*b)
-		at := x.stamp(x.t.clock.Now())
-		if n > 0 {
-			fault := x.body((*b)[:n])
+		now := x.t.clock.Now()
+		for p := (*b)[:n]; len(p) > 0; {
+			k, in := x.h2.take(len(p), now)
+			at := x.came(in)
+			fault := x.body(p[:k])
+			x.settle(in)
+			p = p[k:]
 			if x.ans.done && x.doneAt == record.Never {
 				x.doneAt = at
 			}
@@ -117,10 +126,10 @@ func (x *exchange) readH2(r io.Reader) {
 		switch {
 		case err == nil:
 		case err == io.EOF:
-			x.finish(at, nil, true)
+			x.finish(x.stamp(x.h2.closed(now)), nil, true)
 			return
 		default:
-			x.lostH2(err, at)
+			x.lostH2(err, now)
 			return
 		}
 	}

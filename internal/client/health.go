@@ -25,6 +25,8 @@ type health struct {
 	itl      histogram
 	loose    atomic.Uint64 // requests whose error nothing bounds
 
+	lag histogram // of connections that no poller reads: as readHealth's
+
 	timer  histogram
 	events atomic.Uint64 // content frames
 	shared atomic.Uint64 // content frames that shared a read, and so an instant
@@ -60,10 +62,8 @@ type Health struct {
 	// first token's bytes for the reader; see record.Doubt.
 	TTFT Quantiles `json:"ttft_error"`
 	ITL  Quantiles `json:"itl_error"`
-	// Unbounded counts requests for which nothing gives such a bound and that the Calibration
-	// alone bounds: all over TLS and HTTP/2; over plain HTTP/1.1 those that were answered to
-	// the end before the sender had noted that its write returned, and those whose bytes
-	// came without the kernel's time or filled the reader's buffer.
+	// Unbounded counts requests for which nothing gives such a bound: those of systems whose
+	// kernel does not say when bytes came.
 	Unbounded uint64 `json:"unbounded"`
 
 	// Stamps is "kernel" when instants are those at which the kernel got the bytes, "read"
@@ -109,6 +109,7 @@ func (t *Target) Health() Health {
 		MostFlying: h.most.Load(), NowInFlight: t.InFlight(),
 	}
 	var lag histogram
+	lag.add(&h.lag)
 	for _, p := range t.pollers {
 		lag.add(&p.health.lag)
 	}

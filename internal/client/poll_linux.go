@@ -16,12 +16,11 @@ import (
 //
 // Connections are registered edge-triggered in an epoll of its own, outside the Go runtime's.
 type poller struct {
-	t       *Target
-	ep      int
-	wakeFd  int
-	stampFd int // a socket that keeps the kernel noting arrivals while no connection is open
-	recv    *receiver
-	health  *readHealth
+	t      *Target
+	ep     int
+	wakeFd int
+	recv   *receiver
+	health *readHealth
 
 	mu    sync.Mutex
 	slots []*wire // by the number that epoll gives back
@@ -59,12 +58,7 @@ func newPoller(t *Target) (*poller, error) {
 		unix.Close(wake)
 		return nil, err
 	}
-	// Noting arrivals takes effect a moment after the first socket asks for it.
-	stamp, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err == nil {
-		stampSocket(stamp)
-	}
-	p := &poller{t: t, ep: ep, wakeFd: wake, stampFd: stamp, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now()}
+	p := &poller{t: t, ep: ep, wakeFd: wake, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now()}
 	go p.run()
 	return p, nil
 }
@@ -140,9 +134,6 @@ func (p *poller) close() {
 	<-p.gone
 	unix.Close(p.ep)
 	unix.Close(p.wakeFd)
-	if p.stampFd >= 0 {
-		unix.Close(p.stampFd)
-	}
 }
 
 // add registers a connection.
@@ -232,25 +223,23 @@ func (p *poller) run() {
 // arrival turns the lag that the kernel told into the instant at which the bytes came, and
 // bounds by how much it may be too late when they came in several pieces: they cannot have
 // come before epoll had nothing to tell, and when the poller slept then they did not wait for
-// it to wake longer than other bytes did. A lag that cannot be, because the wall clock was set, is left
-// out.
-func (p *poller) arrival(now, lag int64, full bool) arrival {
-	in := arrival{at: now, loose: now - p.askedAt}
-	if lag >= 0 && lag <= in.loose+int64(10*time.Millisecond) {
-		p.health.lag.observe(lag)
-		p.recent = max(lag, p.recent-p.recent>>8)
-		in = arrival{at: now - lag, loose: max(now-lag-p.askedAt, 0), stamped: true}
-		if p.blocked {
-			in.loose = min(in.loose, now-p.wokenAt+p.recent)
-		}
-	} else {
-		p.health.unstamped.Add(1)
-		if p.blocked {
-			in.loose = record.Unknown
-		}
+// it to wake longer than other bytes did. older, unless it is Never, is an instant before
+// epoll's, after which what an earlier read left behind had come. A lag that cannot be,
+// because the wall clock was set, is left out.
+func (p *poller) arrival(now, lag, older int64) arrival {
+	from := p.askedAt
+	if older != record.Never {
+		from = older
 	}
-	if full {
-		in.loose = record.Unknown
+	if lag < 0 || lag > now-from+int64(10*time.Millisecond) {
+		p.health.unstamped.Add(1)
+		return arrival{at: now, loose: now - from}
+	}
+	p.health.lag.observe(lag)
+	p.recent = max(lag, p.recent-p.recent>>8)
+	in := arrival{at: now - lag, loose: max(now-lag-from, 0), stamped: true}
+	if p.blocked && older == record.Never {
+		in.loose = min(in.loose, now-p.wokenAt+p.recent)
 	}
 	return in
 }

@@ -20,6 +20,45 @@ type receiver struct {
 // stampSocket asks the kernel to note when bytes arrive; without support it changes nothing.
 func stampSocket(fd int) { unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) }
 
+// keepStamps opens a socket that keeps the kernel noting arrivals for as long as it is open,
+// connections or not, and waits until it does so: it begins a moment after the first socket on
+// the machine asked. It is -1 where there is no such socket.
+func keepStamps() int {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1
+	}
+	stampSocket(fd)
+	loop := &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}
+	if unix.Bind(fd, loop) != nil {
+		return fd
+	}
+	self, err := unix.Getsockname(fd)
+	if err != nil {
+		return fd
+	}
+	r := newReceiver(1)
+	for begun := time.Now(); time.Since(begun) < 100*time.Millisecond; {
+		if unix.Sendto(fd, []byte{0}, 0, self) != nil {
+			break
+		}
+		from := time.Now()
+		_, lag, err := r.recv(fd)
+		// A datagram that was not stamped when it came is stamped when it is read.
+		if err == nil && lag > int64(time.Since(from)) {
+			break
+		}
+		time.Sleep(50 * time.Microsecond)
+	}
+	return fd
+}
+
+func closeStamps(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}
+
 func newReceiver(size int) *receiver {
 	r := &receiver{}
 	r.aim(make([]byte, size))

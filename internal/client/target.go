@@ -145,8 +145,12 @@ type Target struct {
 	fixed    string // the headers that every request has, as written
 	dialer   net.Dialer
 
+	stampFd    int // keeps the kernel noting arrivals
 	pollers    []*poller
 	nextPoller atomic.Uint64
+
+	h2mu  sync.Mutex
+	h2out map[string]*h2Stream // requests whose head is looked out for, by X-Request-ID
 
 	health    health
 	onFirst   func(seq uint64)
@@ -177,7 +181,7 @@ func New(cfg Config) (*Target, error) {
 	if err := cfg.defaults(); err != nil {
 		return nil, err
 	}
-	t := &Target{cfg: cfg, clock: cfg.Clock, flying: map[*exchange]struct{}{}, stopped: make(chan struct{}), gone: make(chan struct{}),
+	t := &Target{cfg: cfg, clock: cfg.Clock, flying: map[*exchange]struct{}{}, h2out: map[string]*h2Stream{}, stopped: make(chan struct{}), gone: make(chan struct{}),
 		limits: answerLimits{frame: 64 << 20, whole: 64 << 20}}
 	for _, s := range append(overflowTexts[:len(overflowTexts):len(overflowTexts)], cfg.OverflowTexts...) {
 		t.overflow = append(t.overflow, strings.ToLower(s))
@@ -205,8 +209,10 @@ func New(cfg Config) (*Target, error) {
 	if err := checkFit(cfg.InFlight, len(t.hosts)); err != nil {
 		return nil, err
 	}
+	t.stampFd = keepStamps()
 	if cfg.Protocol == HTTP1 && !cfg.blocking && slices.ContainsFunc(t.hosts, func(h *host) bool { return !h.secure }) {
 		if err := t.poll(); err != nil {
+			closeStamps(t.stampFd)
 			return nil, fmt.Errorf("client: making a poller: %w", err)
 		}
 	}
@@ -348,6 +354,7 @@ func (t *Target) Close() error {
 	for _, p := range t.pollers {
 		p.close()
 	}
+	closeStamps(t.stampFd)
 	return nil
 }
 

@@ -32,7 +32,7 @@ type wire struct {
 	closed   bool
 	since    int64  // when it became idle
 	acked    uint64 // bytes acknowledged when the exchange began
-	full     bool   // the last read filled the buffer: what follows may be older than it seems
+	older    int64  // what is read next came after this instant, where the last read left some behind; else Never
 	hup      bool   // the server ended its side: read until the end is seen
 	pending  bool   // goes back among the idle once its writer has left
 	waiting  atomic.Bool
@@ -85,17 +85,16 @@ func (x *exchange) sendWire(body Body) {
 	defer buffers.Put(b)
 	var w *wire
 	whole := false
+	var out *sending
 	err := x.produce(body, *b, func(p []byte, last bool) (err error) {
 		if w == nil {
-			if w, err = x.attach(body); err != nil {
+			if w, out, err = x.attach(body); err != nil {
 				return err
 			}
 		}
 		x.traffic.write(len(p))
 		err = w.write(p)
-		if x.sendTook.Load() == record.Unknown {
-			x.sendTook.Store(x.t.clock.Now() - x.sentAt)
-		}
+		out.wrote(x.t.clock.Now())
 		whole = err == nil && last
 		return err
 	})
@@ -132,7 +131,7 @@ func (x *exchange) sendWire(body Body) {
 }
 
 // attach finds or makes a wire, gives it the exchange and stamps Sent.
-func (x *exchange) attach(body Body) (*wire, error) {
+func (x *exchange) attach(body Body) (*wire, *sending, error) {
 	for {
 		var made dialed
 		w := x.host.getWire(x.t.clock.Now())
@@ -140,10 +139,10 @@ func (x *exchange) attach(body Body) (*wire, error) {
 			c, took, err := x.t.dialTimed(x.ctx, x.host)
 			made = took
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			if w, err = x.t.newWire(c, x.host); err != nil {
-				return nil, fmt.Errorf("taking over the connection: %w", err)
+				return nil, nil, fmt.Errorf("taking over the connection: %w", err)
 			}
 		}
 		w.mu.Lock()
@@ -162,15 +161,15 @@ func (x *exchange) attach(body Body) (*wire, error) {
 			w.shut()
 			w.closeIfDone()
 			w.mu.Unlock()
-			return nil, errors.New("cancelled")
+			return nil, nil, errors.New("cancelled")
 		}
-		w.acked, w.full = w.ackedBytes(), false
+		w.acked, w.older = w.ackedBytes(), record.Never
 		w.x, w.writing = x, true
-		x.sentAt = x.t.clock.Now()
-		x.rec.Times.Sent = x.sentAt
-		x.progress.sent.Store(x.sentAt)
+		x.out.at = x.t.clock.Now()
+		x.rec.Times.Sent = x.out.at
+		x.progress.sent.Store(x.out.at)
 		w.mu.Unlock()
-		return w, nil
+		return w, x.out, nil
 	}
 }
 
@@ -244,13 +243,18 @@ func (w *wire) ready(events uint32) (more bool) {
 			w.lost(io.EOF, now)
 			return false
 		}
-		if w.x.take(r.buf[:n], w.p.arrival(now, lag, w.full)) {
+		if w.x.take(r.buf[:n], w.p.arrival(now, lag, w.older)) {
 			w.detach()
 			return false
 		}
-		w.full = n == len(r.buf)
-		if !w.full && !w.hup {
-			return false
+		switch full := n == len(r.buf); {
+		case full && w.older == record.Never:
+			w.older = w.p.askedAt
+		case !full:
+			w.older = record.Never
+			if !w.hup {
+				return false
+			}
 		}
 	}
 	return true

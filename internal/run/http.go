@@ -117,7 +117,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	}
 	var cal *client.Calibration
 	if h.Calibrator != nil {
-		cal, _, err = h.Calibrator.Run(ctx, client.LoadFor(j.Point.Conc, framesPerStream*float64(j.Point.Conc)))
+		cal, _, err = h.Calibrator.Run(ctx, client.LoadFor(j.Point.Conc, framesPerStream*float64(j.Point.Conc)).Over(&h.Client))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -82,7 +82,7 @@ func put(b []byte, at int, n int64) {
 
 // A stream is one answer under way.
 type stream struct {
-	c      net.Conn
+	to     answerer
 	read   int64
 	due    int64
 	gap    int64
@@ -92,6 +92,12 @@ type stream struct {
 	done   chan struct{}
 }
 
+// An answerer takes the parts of an answer: the head goes with the first frame, the end with
+// the last.
+type answerer interface {
+	send(frame []byte, first, last bool) error
+}
+
 // A server keeps time on one listener.
 type server struct {
 	mu   sync.Mutex
@@ -99,9 +105,16 @@ type server struct {
 	over bool
 }
 
+// Serve answers HTTP/1.1 in the clear on a listener until it is closed.
+func Serve(l net.Listener) error { return Options{}.Serve(l) }
+
 // Serve answers on a listener until it is closed.
-func Serve(l net.Listener) error {
+func (o Options) Serve(l net.Listener) error {
 	s := &server{}
+	secure, err := o.secure()
+	if err != nil {
+		return err
+	}
 	go s.write()
 	defer s.stop()
 	for {
@@ -113,12 +126,22 @@ func Serve(l net.Listener) error {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go s.serve(c)
+		go func() {
+			defer c.Close()
+			switch {
+			case secure != nil:
+				s.serveTLS(c, secure)
+			case o.H2:
+				s.serveH2(c)
+			default:
+				s.serve(c)
+			}
+		}()
 	}
 }
 
 func (s *server) serve(c net.Conn) {
-	defer c.Close()
+	to := newPlain(c)
 	r := bufio.NewReaderSize(c, 16<<10)
 	for {
 		q, err := http.ReadRequest(r)
@@ -134,15 +157,26 @@ func (s *server) serve(c net.Conn) {
 			fmt.Fprintf(c, "HTTP/1.1 400 Bad Request\r\nContent-Length: %d\r\n\r\n%s", len(err.Error()), err)
 			continue
 		}
-		st := &stream{c: c, read: read, due: read + int64(p.TTFT), gap: int64(p.Gap), left: p.Tokens, first: true, done: make(chan struct{})}
-		s.mu.Lock()
-		s.in = append(s.in, st)
-		s.mu.Unlock()
-		<-st.done
-		if st.failed {
+		if !s.answer(to, p, read) {
 			return
 		}
 	}
+}
+
+// answer has a plan carried out, which was read at an instant, and waits for its end.
+func (s *server) answer(to answerer, p Plan, read int64) bool {
+	st := &stream{to: to, read: read, due: read + int64(p.TTFT), gap: int64(p.Gap), left: p.Tokens, first: true, done: make(chan struct{})}
+	s.mu.Lock()
+	over := s.over
+	if !over {
+		s.in = append(s.in, st)
+	}
+	s.mu.Unlock()
+	if over {
+		return false
+	}
+	<-st.done
+	return !st.failed
 }
 
 // stop ends the writer and closes what is under way.
@@ -154,18 +188,42 @@ func (s *server) stop() {
 
 const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-// tail closes a stream: usage would be a lie, since nobody counted a prompt.
-const tail = "e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+// done closes a stream: usage would be a lie, since nobody counted a prompt.
+const done = "data: [DONE]\n\n"
+
+// A plain answers over HTTP/1.1, a write a frame.
+type plain struct {
+	c   net.Conn
+	b   []byte // head, chunk of one frame, end
+	end int    // of the chunk
+}
+
+func newPlain(c net.Conn) *plain {
+	p := &plain{c: c}
+	p.b = fmt.Appendf(nil, "%s%x\r\n%s\r\n", head, len(frame), frame)
+	p.end = len(p.b)
+	p.b = fmt.Appendf(p.b, "%x\r\n%s\r\n0\r\n\r\n", len(done), done)
+	return p
+}
+
+func (p *plain) send(f []byte, first, last bool) error {
+	copy(p.b[p.end-2-len(frame):], f)
+	from, to := len(head), p.end
+	if first {
+		from = 0
+	}
+	if last {
+		to = len(p.b)
+	}
+	_, err := p.c.Write(p.b[from:to])
+	return err
+}
 
 // write sends every frame when it is due.
 func (s *server) write() {
 	runtime.LockOSThread()
 	var q queue
-	size := fmt.Sprintf("%x\r\n", len(frame))
-	b := []byte(head + size + frame + "\r\n" + tail)
-	from := len(head)
-	at := len(head) + len(size) + len(before)
-	end := len(b) - len(tail)
+	b := []byte(frame)
 	for {
 		s.mu.Lock()
 		for _, st := range s.in {
@@ -191,18 +249,13 @@ func (s *server) write() {
 			continue
 		}
 		st := q[0]
-		out := b[from:end]
-		if st.first {
-			out, st.first = b[:end], false
-		}
+		first := st.first
+		st.first = false
 		st.left--
-		if st.left == 0 {
-			out = b[len(b)-len(tail)-len(out) : len(b)]
-		}
-		put(b, at, st.read)
-		put(b, at+digits+3, st.due)
-		put(b, at+2*(digits+3), Now())
-		if _, err := st.c.Write(out); err != nil {
+		put(b, len(before), st.read)
+		put(b, len(before)+digits+3, st.due)
+		put(b, len(before)+2*(digits+3), Now())
+		if err := st.to.send(b, first, st.left == 0); err != nil {
 			st.failed, st.left = true, 0
 		}
 		if st.left == 0 {
