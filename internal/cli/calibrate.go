@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -41,7 +40,7 @@ processors, so the figures are larger than against a server elsewhere.`,
 				fmt.Fprintf(app.Out, "%s%s://%s\n", client.ListenPrefix, speak.Scheme(), l.Addr())
 				return speak.Serve(l)
 			}
-			self, err := os.Executable()
+			exe, err := self()
 			if err != nil {
 				return err
 			}
@@ -58,7 +57,7 @@ processors, so the figures are larger than against a server elsewhere.`,
 			}
 			var all []*client.Calibration
 			for _, load.Streams = range streams {
-				c, err := calibrateOnce(cmd, self, load, speak)
+				c, err := calibrateOnce(cmd, exe, load, speak)
 				if err != nil {
 					return err
 				}
@@ -83,8 +82,8 @@ processors, so the figures are larger than against a server elsewhere.`,
 	return cmd
 }
 
-func calibrateOnce(cmd *cobra.Command, self string, load client.Load, speak pace.Options) (*client.Calibration, error) {
-	url, stop, err := client.StartPace(cmd.Context(), []string{self, "calibrate", "--serve"}, speak)
+func calibrateOnce(cmd *cobra.Command, exe string, load client.Load, speak pace.Options) (*client.Calibration, error) {
+	url, stop, err := client.StartPace(cmd.Context(), []string{exe, "calibrate", "--serve"}, speak)
 	if err != nil {
 		return nil, err
 	}

@@ -86,11 +86,11 @@ func (f *clientFlags) calibrator(d time.Duration) (*client.Calibrator, error) {
 	default:
 		return nil, fmt.Errorf("--calibrate %q: use always, never or auto", f.calibrate)
 	}
-	self, err := os.Executable()
+	exe, err := self()
 	if err != nil {
 		return nil, err
 	}
-	return &client.Calibrator{Server: []string{self, "calibrate", "--serve"}, Dir: client.CacheDir(),
+	return &client.Calibrator{Server: []string{exe, "calibrate", "--serve"}, Dir: client.CacheDir(),
 		KeptOnly: f.calibrate == "auto" && d < time.Minute}, nil
 }
 

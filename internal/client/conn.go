@@ -136,7 +136,10 @@ func (x *exchange) run() {
 	}
 	for {
 		var made dialed
-		c := x.host.get(x.t.clock.Now())
+		var c *conn
+		if now := x.t.clock.Now(); !x.rec.Resent { // what goes out again meets no second idle connection
+			c = x.host.get(now)
+		}
 		if c == nil {
 			c, made, err = x.t.dialTimed(x.ctx, x.host, "http/1.1")
 		}

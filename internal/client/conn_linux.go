@@ -111,10 +111,12 @@ func quiet(c *net.TCPConn) bool {
 		return false
 	}
 	open := false
-	raw.Control(func(fd uintptr) {
-		var b [1]byte
-		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		open = err == unix.EAGAIN
-	})
+	raw.Control(func(fd uintptr) { open = quietFd(int(fd)) })
 	return open
+}
+
+func quietFd(fd int) bool {
+	var b [1]byte
+	_, _, err := unix.Recvfrom(fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	return err == unix.EAGAIN
 }

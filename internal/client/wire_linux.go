@@ -134,7 +134,10 @@ func (x *exchange) sendWire(body Body) {
 func (x *exchange) attach(body Body) (*wire, *sending, error) {
 	for {
 		var made dialed
-		w := x.host.getWire(x.t.clock.Now())
+		var w *wire
+		if now := x.t.clock.Now(); !x.rec.Resent { // what goes out again meets no second idle connection
+			w = x.host.getWire(now)
+		}
 		if w == nil {
 			c, took, err := x.t.dialTimed(x.ctx, x.host)
 			made = took
@@ -146,7 +149,7 @@ func (x *exchange) attach(body Body) (*wire, *sending, error) {
 			}
 		}
 		w.mu.Lock()
-		if w.dead || x.t.clock.Now()-w.since >= w.keep && w.reused {
+		if now := x.t.clock.Now(); w.dead || w.reused && (now-w.since >= w.keep || !quietFd(w.fd)) {
 			w.shut()
 			w.closeIfDone()
 			w.mu.Unlock()

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -231,7 +230,7 @@ func (h *HTTP) identify(ctx context.Context) (server, error) {
 		if ctx.Err() != nil {
 			return s, ctx.Err()
 		}
-		return s, failf("start", "no server answers at %s: %v; start it, or check --url", h.Client.URLs[0], err)
+		return s, failf("start", "no server answers at %s: %v; start it, or check --url and --protocol", h.Client.URLs[0], err)
 	}
 	var models struct {
 		Data []struct {
@@ -315,8 +314,12 @@ func (h *HTTP) ask(ctx context.Context, b *prompt.Builder, e prompt.Endpoint, p 
 	if err != nil {
 		return probed{bad: failf("config", "%v", err)}
 	}
+	path := h.Client.Path
+	if path == "" {
+		path = e.Path()
+	}
 	a := probed{tokens: -1}
-	if a.raw, a.status, err = h.call(ctx, http.MethodPost, e.Path(), body); err != nil {
+	if a.raw, a.status, err = h.call(ctx, http.MethodPost, path, body); err != nil {
 		a.status = 0
 	} else if a.status == http.StatusOK {
 		a.tokens = promptTokens(a.raw)
@@ -353,7 +356,7 @@ func promptTokens(raw []byte) int64 {
 // probeTimeout bounds one request before the run, unless the client's own limit is shorter.
 const probeTimeout = 60 * time.Second
 
-// call sends one small request to the first server.
+// call sends one small request to the first server, as the run will send its own.
 func (h *HTTP) call(ctx context.Context, method, path string, body *prompt.Body) ([]byte, int, error) {
 	limit := probeTimeout
 	if d := h.Client.Timeouts.Headers; d > 0 {
@@ -361,33 +364,8 @@ func (h *HTTP) call(ctx context.Context, method, path string, body *prompt.Body)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var r io.Reader
-	if body != nil {
-		r = body.Open()
+	if body == nil {
+		return h.Client.Call(ctx, method, path, nil)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(h.Client.URLs[0], "/")+path, r)
-	if err != nil {
-		return nil, 0, err
-	}
-	if body != nil {
-		req.ContentLength = body.Len()
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for k, vs := range h.Client.Header {
-		req.Header[k] = vs
-	}
-	if h.Client.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+h.Client.APIKey)
-	}
-	hc := http.Client{Transport: &http.Transport{TLSClientConfig: h.Client.TLS, DisableKeepAlives: true}}
-	resp, err := hc.Do(req)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return nil, resp.StatusCode, fmt.Errorf("reading %s: %w", path, err)
-	}
-	return raw, resp.StatusCode, nil
+	return h.Client.Call(ctx, method, path, body)
 }
