@@ -582,6 +582,9 @@ func (p *profile) run(ctx context.Context) error {
 	}
 	p.out.Violations = p.violations
 	ex := &run.HTTP{Client: p.client, Prompt: p.body, Words: p.words, Scrape: p.metrics, ObservedGPUs: record.Unknown}
+	if err := ex.Fits(j); err != nil {
+		return failure(err)
+	}
 	bundle := filepath.Join(p.out.Dir, "weir-bundle-"+time.Now().UTC().Format("20060102T150405.000"))
 	status := newStatus(p.app, "aiperf profile")
 	j.Progress = status.show

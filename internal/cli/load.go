@@ -133,6 +133,10 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if _, err := replay.NewLoad(c, f.load); err != nil { // refused before anything is sent
 		return usage(err)
 	}
+	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Version: buildVersion(), ClientLimit: f.client.limit.share}
+	if err := ex.Fits(j); err != nil {
+		return failure(err)
+	}
 	if f.out == "" {
 		stamp := time.Now().UTC().Format("20060102T150405")
 		f.out = filepath.Join("weir-runs", fmt.Sprintf("load-%s-%s-%s", fileName(f.model), f.mode, stamp))
@@ -140,7 +144,6 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if err := bundleForOutput(f.out); err != nil {
 		return err
 	}
-	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Version: buildVersion(), ClientLimit: f.client.limit.share}
 	status := newStatus(app, "load")
 	j.Progress = status.show
 	r, err := run.Measure(ctx, ex, j, f.out)
@@ -161,7 +164,7 @@ func isInvalid(err error) bool {
 	return errors.As(err, &ce) && ce.code == exitInvalid
 }
 
-func (f *loadFlags) executor() (run.Executor, error) {
+func (f *loadFlags) executor() (*run.HTTP, error) {
 	cfg, err := f.client.config()
 	if err != nil {
 		return nil, usage(err)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
@@ -93,6 +95,10 @@ when the result is not valid, and says why.`,
 			if ex.Scrape, err = mf.options(cfg); err != nil {
 				return usage(err)
 			}
+			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion(), ClientLimit: cf.limit.share}
+			if err := ex.Fits(j); err != nil {
+				return failure(err)
+			}
 			if out == "" {
 				stamp := time.Now().UTC().Format("20060102T150405")
 				out = filepath.Join("weir-runs", fmt.Sprintf("replay-%s-c%d-%s", fileName(model), conc, stamp))
@@ -100,7 +106,6 @@ when the result is not valid, and says why.`,
 			if err := bundleForOutput(out); err != nil {
 				return err
 			}
-			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion(), ClientLimit: cf.limit.share}
 			status := newStatus(app, "replay")
 			j.Progress = status.show
 			r, err := run.Measure(cmd.Context(), ex, j, out)
@@ -130,11 +135,15 @@ when the result is not valid, and says why.`,
 	return cmd
 }
 
-// failure gives a run's failure its exit code: a configuration that cannot work is wrong usage.
+// failure gives a run's failure its exit code: a configuration that cannot work is wrong usage,
+// one that this machine cannot hold is refused.
 func failure(err error) error {
 	var f *run.Failure
 	if asFailure(err, &f) && f.Class == "config" {
 		return usage(err)
+	}
+	if many := (*client.TooMany)(nil); errors.As(err, &many) {
+		return refused(err)
 	}
 	return err
 }

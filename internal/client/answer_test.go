@@ -285,23 +285,39 @@ func TestSpread(t *testing.T) {
 }
 
 func TestFits(t *testing.T) {
+	one, two := []string{"http://a"}, []string{"http://a", "http://b"}
+	big := machine{files: 1 << 20, ports: 28000, memory: 1 << 40}
+	few := machine{files: 20000, ports: 28000, memory: 1 << 40}
+	small := machine{files: 1 << 20, ports: 28000, memory: 64 << 20}
 	for _, c := range []struct {
-		inFlight, urls int
-		files, ports   uint64
-		what           string
+		cfg  Config
+		plan Plan
+		m    machine
+		want string // empty where it fits
 	}{
-		{1000, 1, 20000, 28000, ""},
-		{19936, 1, 20000, 28000, ""},
-		{19937, 1, 20000, 28000, "open files"},
-		{5000, 1, 4096, 28000, "open files"},
-		{50000, 1, 1 << 20, 28000, "local ports"},
-		{50000, 2, 1 << 20, 28000, ""},
+		{Config{URLs: one}, Plan{Units: 1000}, few, ""},
+		{Config{URLs: one}, Plan{}, machine{}, ""},
+		{Config{URLs: one}, Plan{Units: 19936}, few, ""},
+		{Config{URLs: one}, Plan{Units: 19937}, few, "19937 requests in flight need 20001 open files and there are 20000; raise the hard limit with ulimit -Hn 20001 or plan 19936 requests in flight"},
+		{Config{URLs: one}, Plan{Units: 1600, Each: 13, Unit: "lanes", Of: "trace t at once"}, few,
+			"20800 requests in flight (1600 lanes x 13 of trace t at once) need 20864 open files and there are 20000; raise the hard limit with ulimit -Hn 20864 or plan 1533 lanes"},
+		{Config{URLs: one}, Plan{Units: 1533, Each: 13, Unit: "lanes"}, few, ""},
+		{Config{URLs: one}, Plan{Units: 50000}, big, "need 50000 local ports towards one base URL and there are 28000; widen net.ipv4.ip_local_port_range, give 2 base URLs or plan 28000 requests in flight"},
+		{Config{URLs: two}, Plan{Units: 50000}, big, ""},
+		{Config{URLs: one, Protocol: H2C}, Plan{Units: 50000}, few, ""},
+		{Config{URLs: one, Protocol: H2C}, Plan{Units: 2_000_000}, few, "need 20064 open files"},
+		{Config{URLs: one}, Plan{Units: 1024}, small, ""},
+		{Config{URLs: one}, Plan{Units: 1025}, small, "need 67174400 bytes of memory, 65536 each, and there are 67108864; free memory or plan 1024 requests in flight"},
+		{Config{URLs: []string{"https://a"}}, Plan{Units: 1024}, small, "need 134217728 bytes of memory, 131072 each,"},
 	} {
-		err := fits(c.inFlight, c.urls, c.files, c.ports)
+		err := c.cfg.fits(&c.plan, c.m)
 		many := (*TooMany)(nil)
-		if (err == nil) != (c.what == "") || c.what != "" && (!errors.As(err, &many) || many.What[:5] != c.what[:5]) {
-			t.Errorf("%+v: %v", c, err)
+		if (err == nil) != (c.want == "") || err != nil && (!errors.As(err, &many) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v on %+v: %v, want %q", c.plan, c.m, err, c.want)
 		}
+	}
+	if m, err := thisMachine(); err != nil || m.files == 0 || m.ports == 0 || m.memory == 0 {
+		t.Errorf("this machine: %+v, %v", m, err)
 	}
 	if _, err := New(Config{URLs: []string{"http://127.0.0.1:1"}, Bodies: onePrompt, InFlight: 1 << 30}); err == nil {
 		t.Error("a run of a billion requests in flight was not refused")

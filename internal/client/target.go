@@ -206,7 +206,7 @@ func New(cfg Config) (*Target, error) {
 		}
 		t.hosts = append(t.hosts, h)
 	}
-	if err := checkFit(cfg.InFlight, len(t.hosts)); err != nil {
+	if err := cfg.Fits(&Plan{Units: cfg.InFlight}); err != nil {
 		return nil, err
 	}
 	t.stampFd = keepStamps()

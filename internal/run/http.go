@@ -63,6 +63,9 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 			return failf("config", "base URL %q: write it as http://host:port", u)
 		}
 	}
+	if err := h.Fits(j); err != nil {
+		return refuse(err)
+	}
 	s, duration, err := j.scheduler()
 	if err != nil {
 		return failf("config", "%v", err)
@@ -129,7 +132,8 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	cfg := h.Client
 	cfg.Clock = clock
 	cfg.Model = strings.Join(po.Models, ",")
-	cfg.InFlight = j.Point.Conc
+	inFlight := j.InFlight()
+	cfg.InFlight = inFlight.InFlight()
 	cfg.RunID = j.Point.ID()
 	cfg.Bodies = client.BodiesFunc(func(q *replay.Request) (client.Body, error) {
 		body, err := b.Body(endpoint, prompt.Request{Trace: q.Trace, Stream: q.Stream, Turn: q.Turn, Salt: h.salt(q.Salt), MaxOut: q.MaxOut})

@@ -75,7 +75,11 @@ type Executor interface {
 type Failure struct {
 	Class  string // config, capacity, start, crash, stall, client, node, cancelled
 	Reason string
+	Err    error // what it comes from, nil when Reason says all
 }
+
+// Unwrap is what the failure comes from.
+func (f *Failure) Unwrap() error { return f.Err }
 
 func (f *Failure) Error() string { return f.Class + ": " + f.Reason }
 

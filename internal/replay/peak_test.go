@@ -1,0 +1,55 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/weirbench/weir/internal/corpus"
+)
+
+// flying is how many of the requests were in flight at once.
+func flying(all []sent) (most int) {
+	type edge struct {
+		at   int64
+		step int
+	}
+	var edges []edge
+	for _, s := range all {
+		edges = append(edges, edge{s.q.Queued, 1}, edge{s.r.Times.End, -1})
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.step, b.step)) })
+	n := 0
+	for _, e := range edges {
+		n += e.step
+		most = max(most, n)
+	}
+	return most
+}
+
+// TestPeakStreams replays random traces against random servers: no tree ever has more requests
+// in flight than its trace's peak, nor all lanes more than lanes times the corpus's.
+func TestPeakStreams(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c, o := drawCorpus(t), drawOptions(t)
+		byID := map[string]*corpus.Trace{}
+		for _, tr := range c.Traces {
+			byID[tr.ID] = tr
+		}
+		_, out := run(t, c, o, drawServer(t))
+		trees := map[string][]sent{}
+		for _, s := range out {
+			trees[s.q.Tree] = append(trees[s.q.Tree], s)
+		}
+		for id, all := range trees {
+			if got, limit := flying(all), o.PeakStreams(all[0].q.Trace); got > limit {
+				t.Fatalf("tree %s of trace %s had %d requests in flight, its peak is %d", id, all[0].q.Trace.ID, got, limit)
+			}
+		}
+		if n, _ := o.Peak(c); flying(out) > n*o.Lanes {
+			t.Fatalf("%d requests in flight on %d lanes, the peak of a trace is %d", flying(out), o.Lanes, n)
+		}
+	})
+}
