@@ -1,0 +1,218 @@
+package cli
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/record"
+)
+
+const (
+	badToken = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"}}]}\n\n"
+	badUsage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}}\n\n"
+	badDone  = "data: [DONE]\n\n"
+	badHead  = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
+
+// A badServer answers completions over connections that it has whole in its hands. answer
+// writes what it says to a request; false closes the connection.
+type badServer struct {
+	answer func(c net.Conn, tokens int) bool
+	// idle closes a connection on which nothing comes for so long, with a reset; 0 never does.
+	idle   time.Duration
+	resets atomic.Int64
+}
+
+func (s *badServer) start(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go s.serve(c)
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
+func (s *badServer) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for {
+		if s.idle > 0 {
+			c.SetReadDeadline(time.Now().Add(s.idle))
+			if _, err := r.Peek(1); err != nil {
+				c.(*net.TCPConn).SetLinger(0)
+				s.resets.Add(1)
+				return
+			}
+			c.SetReadDeadline(time.Time{})
+		}
+		q, err := http.ReadRequest(r)
+		if err != nil {
+			return
+		}
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			return
+		}
+		if q.Method != http.MethodPost {
+			models := `{"data":[{"id":"m","owned_by":"test"}]}`
+			if q.URL.Path != "/v1/models" {
+				models = "no"
+				fmt.Fprintf(c, "HTTP/1.1 404 Not Found\r\n")
+			} else {
+				fmt.Fprintf(c, "HTTP/1.1 200 OK\r\n")
+			}
+			fmt.Fprintf(c, "Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(models), models)
+			continue
+		}
+		tokens := 4
+		if i := strings.Index(string(body), `_tokens":`); i >= 0 {
+			fmt.Sscanf(string(body[i:]), `_tokens":%d`, &tokens)
+		}
+		if !s.answer(c, min(tokens, 4)) {
+			return
+		}
+	}
+}
+
+// say writes parts of an event stream, each as a chunk.
+func say(c net.Conn, parts ...string) {
+	for _, p := range parts {
+		fmt.Fprintf(c, "%x\r\n%s\r\n", len(p), p)
+	}
+}
+
+// stream is a whole answer with so many tokens, after the head.
+func stream(c net.Conn, tokens int, usage string, pause time.Duration) bool {
+	io.WriteString(c, badHead)
+	for range tokens {
+		time.Sleep(pause)
+		say(c, badToken)
+	}
+	say(c, usage, badDone)
+	io.WriteString(c, "0\r\n\r\n")
+	return true
+}
+
+// TestBadServers measures servers that go wrong in six ways with weir load and weir replay, the
+// times scaled to tenths of seconds: each run ends in bounded time, as the design says, and says
+// why.
+func TestBadServers(t *testing.T) {
+	traces := filepath.Join(t.TempDir(), "traces")
+	if code, _, errOut := weir("corpus", "generate", "-o", traces, "--traces", "4", "--seed", "3", "--sub-agents", "-1"); code != exitOK {
+		t.Fatal(errOut)
+	}
+	const isl = 64
+	honest := func(tokens int) string { return fmt.Sprintf(badUsage, isl, tokens) }
+	for _, s := range []struct {
+		name   string
+		server *badServer
+		args   []string // of weir load
+		code   int
+		says   string       // on standard error
+		class  record.Class // of every failure; empty where nothing may fail
+		replay string       // what weir replay says; empty where it is valid or not tried
+	}{
+		{"stalled", &badServer{answer: func(c net.Conn, _ int) bool {
+			io.WriteString(c, badHead)
+			say(c, badToken)
+			io.Copy(io.Discard, c) // until the client has had enough
+			return false
+		}}, []string{"--timeout", "300ms"}, exitInvalid, "8 of 8 requests failed: 100.00 %, limit 10.00 %", record.FailTimeoutStream, "root primers failed"},
+		{"half and close", &badServer{answer: func(c net.Conn, _ int) bool {
+			io.WriteString(c, badHead)
+			say(c, badToken)
+			return false
+		}}, nil, exitInvalid, "8 of 8 requests failed: 100.00 %, limit 10.00 %", record.FailResetAfter, "root primers failed"},
+		{"500 to everything", &badServer{answer: func(c net.Conn, _ int) bool {
+			io.WriteString(c, "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\nboom")
+			return true
+		}}, nil, exitInvalid, "8 of 8 requests failed: 100.00 %, limit 10.00 %", record.FailStatus, "root primers failed"},
+		{"resets idle connections", &badServer{idle: 50 * time.Millisecond, answer: func(c net.Conn, n int) bool { return stream(c, n, honest(n), 0) }},
+			[]string{"--mode", "constant", "--rate", "4"}, exitOK, "", "", ""},
+		{"a token every while", &badServer{answer: func(c net.Conn, n int) bool { return stream(c, n, honest(n), 150*time.Millisecond) }},
+			[]string{"--timeout", "20s"}, exitOK, "", "", ""},
+		{"lies about usage", &badServer{answer: func(c net.Conn, n int) bool { return stream(c, n, fmt.Sprintf(badUsage, 7*isl, 3*n), 0) }},
+			nil, exitInvalid, "the server counted", "", "the server counted"},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			url := s.server.start(t)
+			common := []string{"--url", url, "--model", "m", "--no-probe", "--no-metrics", "--calibrate", "never", "--client-limit", "none"}
+			out := filepath.Join(t.TempDir(), "load")
+			args := append(append([]string{"load", "--isl", fmt.Sprint(isl), "--osl", "4", "--conversations", "8", "-c", "2", "-o", out}, common...), s.args...)
+			begun := time.Now()
+			code, text, errOut := weir(args...)
+			t.Logf("weir %s\nended with %d after %v\n%s%s", strings.Join(args, " "), code, time.Since(begun).Round(10*time.Millisecond), text, errOut)
+			if code != s.code || !strings.Contains(errOut, s.says) {
+				t.Errorf("exit code %d, want %d, and %q on standard error", code, s.code, s.says)
+			}
+			failed := failures(t, out)
+			if s.class == "" && len(failed) > 0 || s.class != "" && failed[s.class] != 8 {
+				t.Errorf("failures %v, want %q", failed, s.class)
+			}
+			if s.server.idle > 0 && s.server.resets.Load() == 0 {
+				t.Error("no connection idled long enough to be reset")
+			}
+
+			if s.server.idle > 0 {
+				return // pauses of a trace may end just when the connection does, which is another story
+			}
+			out = filepath.Join(t.TempDir(), "replay")
+			args = append([]string{"replay", "--corpus", traces, "-c", "2", "--max-requests", "12", "--warmup-requests-per-lane", "0", "--max-output", "4",
+				"--idle-cap", "200ms", "--system-idle-cap", "200ms", "--timeout", "20s", "-o", out}, common...)
+			if s.class == record.FailTimeoutStream {
+				args = append(args, "--timeout", "300ms")
+			}
+			begun = time.Now()
+			code, text, errOut = weir(args...)
+			t.Logf("weir %s\nended with %d after %v\n%s%s", strings.Join(args, " "), code, time.Since(begun).Round(10*time.Millisecond), text, errOut)
+			failed = failures(t, out)
+			if s.replay != "" {
+				if code != exitInvalid || !strings.Contains(errOut, s.replay) || s.class != "" && failed[s.class] == 0 {
+					t.Errorf("exit code %d, failures %v, want %d, %q and %q", code, failed, exitInvalid, s.class, s.replay)
+				}
+				return
+			}
+			// The prompts of a trace have other lengths than this server tells: that alone may be wrong.
+			if code != exitOK && (code != exitInvalid || strings.Contains(errOut, "failed")) || len(failed) > 0 {
+				t.Errorf("exit code %d, failures %v", code, failed)
+			}
+		})
+	}
+}
+
+// failures counts the failed requests of a bundle by class, cancelled ones left out.
+func failures(t *testing.T, dir string) map[record.Class]int {
+	t.Helper()
+	b, err := record.OpenBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[record.Class]int{}
+	for q, err := range b.Requests() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.Failure != nil && q.Failure.Class != record.FailCancelled {
+			out[q.Failure.Class]++
+		}
+	}
+	return out
+}
