@@ -45,6 +45,7 @@ type daemon struct {
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	material.RealTime(t)
+	t.Parallel() // most of their time is waiting
 	buryOldClusters()
 	for try := 1; ; try++ {
 		c := newCluster(t)
@@ -163,8 +164,6 @@ GresTypes=gpu
 	conf += "PartitionName=main Nodes=n[1-3] Default=YES MaxTime=INFINITE State=UP PriorityTier=1\n" +
 		"PartitionName=urgent Nodes=n[1-3] MaxTime=INFINITE State=UP PriorityTier=9\n"
 	c.write("slurm.conf", conf)
-	t.Setenv("SLURM_CONF", filepath.Join(dir, "slurm.conf"))
-
 	return c
 }
 
@@ -232,6 +231,7 @@ func (c *cluster) start(name string, args ...string) {
 	c.t.Helper()
 	tool, _, _ := strings.Cut(name, "-")
 	cmd := exec.Command(material.Tool(c.t, tool, "/usr/sbin/"+tool), args...)
+	cmd.Env = c.env()
 	log, err := os.Create(filepath.Join(c.dir, "log", name+".out"))
 	if err != nil {
 		c.t.Fatal(err)
@@ -340,10 +340,17 @@ func (c *cluster) engines() []int {
 	return out
 }
 
+// env is the environment of what uses this cluster.
+func (c *cluster) env() []string {
+	return append(os.Environ(), "SLURM_CONF="+filepath.Join(c.dir, "slurm.conf"))
+}
+
 func (c *cluster) try(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, name, args...).Output()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = c.env()
+	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		err = fmt.Errorf("%s %v: %w: %s", name, args, err, bytes.TrimSpace(exit.Stderr))
 	}
@@ -458,6 +465,7 @@ func (s *sweep) args(more ...string) []string {
 func (s *sweep) begin(more ...string) (*exec.Cmd, *bytes.Buffer) {
 	s.c.t.Helper()
 	cmd := exec.Command(s.c.weir, s.args(more...)...)
+	cmd.Env = s.c.env()
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -496,6 +504,7 @@ func (c *cluster) weirRun(code int, args ...string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.weir, args...)
+	cmd.Env = c.env()
 	out, _ := cmd.CombinedOutput()
 	if got := cmd.ProcessState.ExitCode(); got != code {
 		c.t.Fatalf("weir %v ended with %d, want %d:\n%s", args, got, code, out)

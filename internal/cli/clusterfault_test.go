@@ -80,6 +80,13 @@ func TestClusterFaults(t *testing.T) {
 		s.want(map[string]string{})
 		c.idle() // cancelled with it
 	})
+}
+
+// TestClusterLosses: a point that loses its engine, its allocation or its node once is measured
+// again and is whole.
+func TestClusterLosses(t *testing.T) {
+	material.Slow(t)
+	c := startCluster(t)
 	t.Run("engine crash, once", func(t *testing.T) {
 		c.t = t
 		s := c.sweep("crash", "", map[string]string{"a": "@1"})
@@ -117,7 +124,7 @@ func TestClusterFaults(t *testing.T) {
 	t.Run("node down", func(t *testing.T) {
 		c.t = t
 		s := c.sweep("nodedown", "", map[string]string{"a": "@1"})
-		cmd, out := s.begin("--duration", "20s")
+		cmd, out := s.begin("--duration", "12s")
 		job := s.running("a@1")
 		node := strings.TrimSpace(c.must("squeue", "--noheader", "--job="+job, "--format=%N"))
 		if node == "" {
