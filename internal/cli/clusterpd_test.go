@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/material"
+	"github.com/weirbench/weir/internal/plan"
 )
 
 // pdConfig is a disaggregated point on one prefill and one decode node.
@@ -71,6 +72,7 @@ func TestClusterDisaggregated(t *testing.T) {
 				t.Errorf("%s: %s has a host pool: %v", name, p.Role, has)
 			}
 		}
+		measuredOnNodes(t, filepath.Dir(metas[0]))
 		log, err := os.ReadFile(filepath.Join(filepath.Dir(metas[0]), "logs", "slurm.log"))
 		if err != nil {
 			t.Fatal(err)
@@ -85,6 +87,46 @@ func TestClusterDisaggregated(t *testing.T) {
 		}
 		if own := client != hosts["prefill"] && client != hosts["decode"]; own != (name == "het") {
 			t.Errorf("%s: the client ran on %s, engines on %v", name, client, hosts)
+		}
+	}
+}
+
+// measuredOnNodes wants, in the bundle of a point of two nodes, what the workers' own counters said
+// and what the pre-flight of both nodes saw, their clocks among it.
+func measuredOnNodes(t *testing.T, bundle string) {
+	t.Helper()
+	var res struct {
+		Hits struct {
+			Host  *float64
+			Split string `json:"split_from"`
+		}
+		Pools struct {
+			Observed bool
+			Host     *int64 `json:"host_tokens"`
+		}
+	}
+	raw, err := os.ReadFile(filepath.Join(bundle, "result.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &res)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Hits.Host == nil || res.Hits.Split != "counters" || !res.Pools.Observed || res.Pools.Host == nil || *res.Pools.Host <= 0 {
+		t.Errorf("hits %+v, pools %+v", res.Hits, res.Pools)
+	}
+	reports, _ := filepath.Glob(filepath.Join(bundle, "logs", "preflight-*.json"))
+	if len(reports) != 2 {
+		t.Errorf("pre-flights %v, two nodes ran engines", reports)
+	}
+	for _, f := range reports {
+		raw, err := os.ReadFile(f)
+		var rep plan.Report
+		if err == nil {
+			err = json.Unmarshal(raw, &rep)
+		}
+		if err != nil || rep.Node == nil || rep.Node.Clock == nil || !rep.Node.Clock.OK {
+			t.Errorf("%s: %v: no clock was compared in\n%s", f, err, raw)
 		}
 	}
 }

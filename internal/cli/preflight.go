@@ -42,8 +42,9 @@ locked memory, huge pages, shared memory and what earlier runs left in it, proce
 ranks, NUMA, open files for the concurrency, ports, GPUs, disk, corpus, model, and the clock of
 another node. With a point, what its plan pins is laid beside the memory that is really there.
 
-The launcher runs it on every node, inside the engine's container. It ends with 4 when a check
-refuses; --out keeps what it saw for the bundle.`,
+The launcher runs it on every node before it starts an engine there, outside the container, and
+keeps what it saw among the logs of the bundle. It ends with 4 when a check refuses; --out writes
+the same report to a file.`,
 		Example: `  weir preflight
   weir preflight --point point.json --port 30000 --bundle out --out preflight.json
   weir preflight -f nvidia-master.yaml -r runners.yaml glm5.2-fp4-b200-sglang-agentic-mtp --conc 16

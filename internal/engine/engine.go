@@ -39,8 +39,8 @@ type Process struct {
 	Health string
 	// Flush are requests that empty its cache, in order; none where it keeps none.
 	Flush []Call
-	// Metrics is the URL of its metrics, empty where there are none.
-	Metrics string
+	// Metrics are the URLs of its metrics; none where there are none.
+	Metrics []string
 	Stop    []string // a command that stops what it started elsewhere; empty for a plain process
 }
 

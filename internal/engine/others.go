@@ -79,7 +79,7 @@ func (b *build) trt() error {
 	const file = "trtllm-options.yaml"
 	p := Process{Name: s.name(), Role: s.role.Name, GPUs: int(s.role.RanksPerNode), Ports: []int{http}, Health: "/health",
 		URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), http), Files: map[string]string{file: string(raw) + "\n"}, Env: b.environment(s.role.Name, true)}
-	p.Metrics = p.URL + "/prometheus/metrics"
+	p.Metrics = []string{p.URL + "/prometheus/metrics"}
 	p.Argv = append(append(append([]string{}, program...), b.model()), a.words()...)
 	p.Argv = append(p.Argv, "--extra_llm_api_options", file)
 	b.d.Processes, b.d.URLs = []Process{p}, []string{p.URL}
@@ -123,7 +123,7 @@ func (b *build) dynamo() error {
 		p.Argv = dropArgs(p.Argv, "--host", "--port")
 		p.Health, p.Flush = "", nil
 		sys := b.port(p.Node, "http", 7500, portStride*i)
-		p.Ports, p.URL, p.Metrics = []int{sys}, "", fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(p.Node), sys)
+		p.Ports, p.URL, p.Metrics = []int{sys}, "", []string{fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(p.Node), sys)}
 		p.Env = append(p.Env, Var{"DYN_SYSTEM_ENABLED", "true"}, Var{"DYN_SYSTEM_PORT", fmt.Sprint(sys)})
 	}
 	b.fields.take("router")
@@ -135,7 +135,7 @@ func (b *build) dynamo() error {
 	a.usual("router-mode", "kv")
 	front := Process{Name: "frontend", Role: "router", Stage: 2, Ports: []int{port}, URL: fmt.Sprintf("http://%s:%d", addr, port), Health: "/health",
 		Env: append(slices.Clone(find), b.environment("router", false)...), Argv: append(b.routerProgram("python3", "-m", "dynamo.frontend"), a.words()...)}
-	front.Metrics = front.URL + "/metrics"
+	front.Metrics = []string{front.URL + "/metrics"}
 	b.d.Processes = append(append(infra, workers...), front)
 	b.d.URLs, b.d.SessionHeaders = []string{front.URL}, []string{"X-Dynamo-Session-ID"}
 	return nil
@@ -213,7 +213,7 @@ func (b *build) atom() error {
 	a.recipe(s.role.Name, true)
 	p := Process{Name: s.name(), Role: s.role.Name, GPUs: int(s.role.RanksPerNode), Ports: []int{http}, Health: "/health",
 		URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), http), Env: b.environment(s.role.Name, true, own...)}
-	p.Metrics = p.URL + "/metrics"
+	p.Metrics = []string{p.URL + "/metrics"}
 	p.Argv = append(append([]string{}, program...), a.words()...)
 	b.d.Processes, b.d.URLs = []Process{p}, []string{p.URL}
 	return nil
@@ -251,9 +251,7 @@ func (b *build) external() error {
 	for _, u := range text(e.Flush) {
 		p.Flush = append(p.Flush, Call{Method: "POST", Path: u})
 	}
-	if m := text(e.Metrics); len(m) > 0 {
-		p.Metrics = m[0]
-	}
+	p.Metrics = text(e.Metrics)
 	b.d.Processes, b.d.URLs, b.d.SessionHeaders = []Process{p}, urls, e.Session
 	b.d.Nodes = 1
 	_, _, p.GPUs = b.p.GPUs()

@@ -149,7 +149,7 @@ func (b *build) sglangWorker(program []string, s slot) Process {
 	a.set("the layout", "port", fmt.Sprint(http))
 	p := Process{Name: s.name(), Role: s.role.Name, Node: s.node, GPUs: int(s.role.RanksPerNode), Ports: []int{http},
 		URL: fmt.Sprintf("http://%s:%d", b.pl.addr(s.node), http), Health: "/health", Flush: sglangFlush}
-	p.Metrics = p.URL + "/metrics"
+	p.Metrics = []string{p.URL + "/metrics"}
 
 	a.field(side+"tp", "tp-size")
 	a.field(side+"pp", "pp-size")
@@ -167,7 +167,7 @@ func (b *build) sglangWorker(program []string, s slot) Process {
 		a.set("the layout", "node-rank", fmt.Sprint(s.rank))
 		a.set("the layout", "dist-init-addr", fmt.Sprintf("%s:%d", b.pl.addr(h.node), b.port(h.node, "dist", distPort, 0)))
 		if s.rank > 0 {
-			p.URL, p.Health, p.Metrics, p.Flush = "", "", "", nil
+			p.URL, p.Health, p.Metrics, p.Flush = "", "", nil, nil
 		}
 	}
 	b.sglangPD(a, s, &p)
@@ -339,7 +339,7 @@ func (b *build) sglangRouter(heads []Process) error {
 		a.usual("dp-aware")
 	}
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port, prom}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
-		Health: "/readiness", Env: b.environment("router", false), Metrics: fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}
+		Health: "/readiness", Env: b.environment("router", false), Metrics: []string{fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}}
 	p.Argv = append(append(b.routerProgram("python3", "-m", "sglang_router.launch_router"), a.words()...), targets...)
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}

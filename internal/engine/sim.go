@@ -80,7 +80,7 @@ func (b *build) simWorker(program []string, s slot) Process {
 	if b.v.Engine == "vllm" {
 		p.Flush = vllmFlush
 	}
-	p.Metrics = p.URL + "/metrics"
+	p.Metrics = []string{p.URL + "/metrics"}
 	a.set("the runner", "gpu", b.v.GPU)
 	switch s.role.Name {
 	case "prefill":

@@ -57,7 +57,7 @@ func (b *build) vllmWorker(program []string, modelFlag bool, s slot) Process {
 	a.set("the layout", "port", fmt.Sprint(http))
 	p := Process{Name: s.name(), Role: s.role.Name, Node: s.node, GPUs: int(s.role.RanksPerNode), Ports: []int{http},
 		URL: fmt.Sprintf("http://%s:%d", b.pl.addr(s.node), http), Health: "/health", Flush: vllmFlush}
-	p.Metrics = p.URL + "/metrics"
+	p.Metrics = []string{p.URL + "/metrics"}
 	tp := b.fields.take(side + "tp")
 	if par.DPAttn && s.role.AttnDP > 1 { // every rank has the whole attention
 		b.fields.take(side + "dp-attn")
@@ -187,7 +187,7 @@ func (b *build) vllmRouter(heads []Process) error {
 	a.recipe("router", false)
 	a.usual("policy", "consistent_hash")
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port, prom}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
-		Health: "/readiness", Env: b.environment("router", false), Metrics: fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}
+		Health: "/readiness", Env: b.environment("router", false), Metrics: []string{fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}}
 	p.Argv = append(append(b.routerProgram("vllm-router"), a.words()...), targets...)
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}

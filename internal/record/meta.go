@@ -128,6 +128,8 @@ type Process struct {
 	Host string            `json:"host,omitempty"`
 	Argv []string          `json:"argv"`
 	Env  map[string]string `json:"env,omitempty"` // without secrets
+	// Metrics are the URLs under which samples of its metrics are recorded.
+	Metrics []string `json:"metrics,omitempty"`
 }
 
 // Corpus names what was replayed.

@@ -86,7 +86,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 		passes.add(q)
 	}
 	t.fill(r)
-	srv := newGauges(m.Window)
+	srv := newGauges(m)
 	passes.begin()
 	for s, err := range samples {
 		if err != nil {

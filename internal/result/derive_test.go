@@ -238,6 +238,16 @@ func TestReasons(t *testing.T) {
 			}
 			return qs
 		}},
+		{OffloadInert, func(m *record.Meta) []*record.Request {
+			// Nothing is declared of a server that ran already, but its metrics name a host pool.
+			m.Point = []byte(`{"conc":2,"framework":"external"}`)
+			m.ObservedPools = record.Pools{DeviceTokens: 1000, HostTokens: 3000, DeviceBytes: record.Unknown, HostBytes: record.Unknown}
+			qs := steady(100, m)
+			for _, q := range qs {
+				q.Hits.Host, q.Hits.Total = 0, q.Hits.Device
+			}
+			return qs
+		}},
 		{GPUMismatch, func(m *record.Meta) []*record.Request { m.ObservedGPUs = 4; return steady(100, m) }},
 		{UsageMissing, func(m *record.Meta) []*record.Request {
 			qs := steady(100, m)

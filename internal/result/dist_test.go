@@ -97,7 +97,7 @@ func TestRoundHalfEven(t *testing.T) {
 
 // TestGauges integrates steps over the window and leaves repeated ranks out.
 func TestGauges(t *testing.T) {
-	g := newGauges(record.Window{StartNs: 10, EndNs: 20})
+	g := newGauges(&record.Meta{Window: record.Window{StartNs: 10, EndNs: 20}})
 	for _, s := range []record.Sample{
 		{At: 0, Source: "a", Values: map[string]float64{`sglang:token_usage{tp_rank="0"}`: 1, `sglang:num_running_reqs{tp_rank="0"}`: 4}},
 		{At: 15, Source: "a", Values: map[string]float64{`sglang:token_usage{tp_rank="0"}`: 0.5, `sglang:token_usage{tp_rank="1"}`: 9, `sglang:num_running_reqs{tp_rank="0"}`: 2,

@@ -40,7 +40,9 @@ func (p *passes) begin() {
 		if i == 0 {
 			at, mark = p.meta.Window.StartNs, record.Profiling
 		}
-		p.counters = append(p.counters, scrape.NewCounters(at, mark))
+		c := scrape.NewCounters(at, mark)
+		c.Role = roles(p.meta)
+		p.counters = append(p.counters, c)
 	}
 }
 

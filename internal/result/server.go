@@ -42,9 +42,23 @@ type reading struct {
 	pd                                            [4]float64
 }
 
-func newGauges(w record.Window) *gauges {
-	return &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*reading{},
+func newGauges(m *record.Meta) *gauges {
+	w := m.Window
+	g := &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*reading{},
 		counters: scrape.NewCounters(w.StartNs, record.Profiling), scrapes: map[string]*scrapes{}}
+	g.counters.Role = roles(m)
+	return g
+}
+
+// roles tells the role of the process behind a metrics endpoint, "" where it is not known.
+func roles(m *record.Meta) func(source string) string {
+	of := map[string]string{}
+	for _, p := range m.Processes {
+		for _, u := range p.Metrics {
+			of[u] = p.Role
+		}
+	}
+	return func(source string) string { return of[source] }
 }
 
 // meter integrates a step function over time.

@@ -168,13 +168,16 @@ func clientBound(r *Result, m *record.Meta, t *tally, bad, note func(Code, strin
 
 // inert finds a host tier that served nothing although the device tier missed what was cacheable.
 func inert(r *Result, bad func(Code, string, ...any)) {
-	h := r.Hits
-	if r.Point.Offload.Mode == "" || r.Point.Offload.Mode == "none" || h.Host == nil || h.Device == nil || h.Ceiling == nil {
+	h, mode := r.Hits, r.Point.Offload.Mode
+	if r.Point.Framework == external && (mode == "" || mode == "none") && r.Pools.Observed && r.Pools.HostTokens != nil && *r.Pools.HostTokens > 0 {
+		mode = fmt.Sprintf("on, with a host pool of %d tokens in the server's metrics,", *r.Pools.HostTokens)
+	}
+	if mode == "" || mode == "none" || h.Host == nil || h.Device == nil || h.Ceiling == nil {
 		return
 	}
 	if gap := *h.Ceiling - *h.Device; *h.Host == 0 && (h.Storage == nil || *h.Storage == 0) && gap > inertGap {
 		bad(OffloadInert, "offload is %s and the host tier served no hit, though the device tier found %.1f %% of the prompt tokens and %.1f %% were cacheable",
-			r.Point.Offload.Mode, 100**h.Device, 100**h.Ceiling)
+			mode, 100**h.Device, 100**h.Ceiling)
 	}
 }
 

@@ -95,7 +95,7 @@ func (js *JobSpec) measure(ctx context.Context, j *Job, dir string, log io.Write
 		Place: engine.Place{Addr: func(n int) string { return addrs[n] }, Weir: js.Weir, Model: js.Cluster.Models[js.Point.Model]},
 		Wrap:  func(p *engine.Process, argv []string) []string { return js.srun(nodes[p.Node], het, p, argv) },
 		Log:   func(s string) { fmt.Fprintf(log, "%s %s\n", time.Now().UTC().Format(time.RFC3339), s) },
-		Check: func(ctx context.Context, j *Job, d *engine.Deployment) error {
+		Check: func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
 			return js.preflight(ctx, nodes, het, d, filepath.Join(dir, "job.json"))
 		},
 	}
@@ -241,9 +241,28 @@ func ContainerCommand(runtime string, mounts []string, image, name string, argv 
 	return append(cmd, argv...)
 }
 
+// serveClock lets the nodes compare their clocks with the client's until ctx ends, at the address
+// that it returns; "" where there is none.
+func serveClock(ctx context.Context) string {
+	addrs, err := addresses(ctx, []string{os.Getenv("SLURMD_NODENAME")})
+	if err != nil || len(addrs) == 0 {
+		return ""
+	}
+	l, err := net.Listen("tcp", ":0")
+	if err != nil {
+		return ""
+	}
+	go plan.ServeClock(ctx, l, nil)
+	return net.JoinHostPort(addrs[0], strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+}
+
 // preflight looks at every node before anything starts on it.
-func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d *engine.Deployment, file string) error {
+func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d *engine.Deployment, file string) ([]*plan.Report, error) {
 	seen := map[int]bool{}
+	var reps []*plan.Report
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	clock := serveClock(ctx)
 	for _, p := range d.Processes {
 		if seen[p.Node] || p.Role == "router" || p.Role == "infra" {
 			continue
@@ -258,6 +277,9 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 		for _, port := range p.Ports {
 			argv = append(argv, "--port", strconv.Itoa(port))
 		}
+		if clock != "" {
+			argv = append(argv, "--clock", clock)
+		}
 		bare := *js.Cluster
 		bare.Container.Runtime = "none"
 		plainJob := *js
@@ -271,15 +293,16 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 		runErr := cmd.Run()
 		cancel()
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return reps, ctx.Err()
 		}
 		var rep plan.Report
-		if err := json.Unmarshal(out.Bytes(), &rep); err != nil {
-			return failf("node", "pre-flight of %s: %v: %s", nodes[p.Node], errors.Join(runErr, err), strings.TrimSpace(errOut.String()))
+		if err := json.Unmarshal(out.Bytes(), &rep); err != nil || rep.Node == nil {
+			return reps, failf("node", "pre-flight of %s: %v: %s", nodes[p.Node], errors.Join(runErr, err), strings.TrimSpace(errOut.String()))
 		}
+		reps = append(reps, &rep)
 		if err := refusedBy(&rep); err != nil {
-			return err
+			return reps, err
 		}
 	}
-	return nil
+	return reps, nil
 }

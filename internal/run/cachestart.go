@@ -158,9 +158,7 @@ func (l *life) count(ctx context.Context, caches []engine.Process) counts {
 	c := counts{record.Unknown, record.Unknown, record.Unknown, record.Unknown}
 	var urls []string
 	for _, p := range caches {
-		if p.Metrics != "" {
-			urls = append(urls, p.Metrics)
-		}
+		urls = append(urls, p.Metrics...)
 	}
 	sc, err := scrape.New(scrape.Options{URLs: urls, Timeout: 5 * time.Second, Now: func() int64 { return 0 }, Write: func(*record.Sample) error { return nil }})
 	if err != nil || len(urls) == 0 {
@@ -264,7 +262,7 @@ func (l *life) probe(ctx context.Context, url string, caches []engine.Process, s
 func (l *life) drained(ctx context.Context) error {
 	var engines []engine.Process
 	for _, p := range l.d.Processes {
-		if p.Metrics != "" && p.Role != "router" && p.Role != "infra" {
+		if len(p.Metrics) > 0 && p.Role != "router" && p.Role != "infra" {
 			engines = append(engines, p)
 		}
 	}

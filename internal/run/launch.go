@@ -35,9 +35,9 @@ type Launch struct {
 	// Scratch is the folder for files of processes; a folder in it is made for each point, and
 	// removed after it.
 	Scratch string
-	// Check looks at the nodes before anything starts; nil looks at none. A Failure that it
-	// returns keeps its class.
-	Check func(ctx context.Context, j *Job, d *engine.Deployment) error
+	// Check looks at the nodes before anything starts; nil looks at none. What it saw goes into the
+	// bundle, also when it refuses. A Failure that it returns keeps its class.
+	Check func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error)
 	// ObservedGPUs is what the allocation holds; Unknown where nobody knows.
 	ObservedGPUs int64
 	Fleet        json.RawMessage
@@ -85,7 +85,7 @@ func Local(weir, scratch string) *Launch {
 
 // checkHere is the pre-flight of this machine. Of a simulated engine it asks for ports and a
 // little room.
-func checkHere(ctx context.Context, j *Job, d *engine.Deployment) error {
+func checkHere(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
 	q := plan.Request{Simulated: d.Simulated, Conc: j.Point.Conc}
 	for _, p := range d.Processes {
 		q.Ports = append(q.Ports, p.Ports...)
@@ -98,14 +98,29 @@ func checkHere(ctx context.Context, j *Job, d *engine.Deployment) error {
 		q.Options, err2 = j.PlanOptions()
 		q.NoGPUs = j.Recipe.Device == "cpu"
 		if err := errors.Join(err1, err2); err != nil {
-			return failf("config", "%v", err)
+			return nil, failf("config", "%v", err)
 		}
 	}
 	rep, err := plan.Preflight(ctx, q)
 	if err != nil {
-		return failf("config", "%v", err)
+		return nil, failf("config", "%v", err)
 	}
-	return refusedBy(rep)
+	return []*plan.Report{rep}, refusedBy(rep)
+}
+
+// keepReports puts what pre-flights saw among the logs, a file a node.
+func keepReports(logs string, reps []*plan.Report) error {
+	for i, rep := range reps {
+		raw, err := json.MarshalIndent(rep, "", "  ")
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("preflight-%d-%s.json", i, imageFile(rep.Node.Host))
+		if err := os.WriteFile(filepath.Join(logs, name), append(raw, '\n'), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refusedBy is the failure of a node that does not pass its pre-flight.
@@ -113,6 +128,9 @@ func refusedBy(rep *plan.Report) error {
 	for _, c := range rep.Checks {
 		if c.Level != plan.Refuse {
 			continue
+		}
+		if c.Name == "clock" && !rep.Node.Clock.OK {
+			continue // the way back to the client may be closed; what matters is a clock that is off
 		}
 		class := "node"
 		if c.Name == "memory" || c.Name == "plan" {
@@ -191,7 +209,8 @@ func (l *life) describe(j *Job, w *record.BundleWriter) error {
 // up looks at the nodes, starts everything and waits until it serves.
 func (l *life) up(ctx context.Context, j *Job) error {
 	if l.Check != nil {
-		if err := l.Check(ctx, j, l.d); err != nil {
+		reps, err := l.Check(ctx, j, l.d)
+		if err := errors.Join(keepReports(l.g.logs, reps), err); err != nil {
 			return err
 		}
 	}
@@ -222,7 +241,7 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	cfg.URLs = d.URLs
 	cfg.SessionHeaders = append(slices.Clone(cfg.SessionHeaders), d.SessionHeaders...)
 	h := &HTTP{
-		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt, Scrape: l.metrics(), Told: l.told,
+		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt, Scrape: l.metrics(), Told: l.told, Calibrator: l.calibrator(j),
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
 		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 1, FloorSpeed: floorSpeed},
 		Edit: func(m *record.Meta) {
@@ -279,6 +298,16 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	return nil
 }
 
+// calibrator measures the client's own error once a host, for points of a minute or more; shorter
+// ones take what is known of the host.
+func (l *life) calibrator(j *Job) *client.Calibrator {
+	if l.Place.Weir == "" {
+		return nil
+	}
+	return &client.Calibrator{Server: []string{l.Place.Weir, "calibrate", "--serve"}, Dir: client.CacheDir(),
+		KeptOnly: j.Point.DurationNs < int64(time.Minute)}
+}
+
 // answers says whether the servers still generate after the load.
 func (l *life) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
@@ -296,7 +325,7 @@ func (l *life) edit(m *record.Meta) {
 	d := l.d
 	m.Processes = nil
 	for _, p := range d.Processes {
-		x := record.Process{Name: p.Name, Role: p.Role, Host: l.node(p.Node), Argv: p.Argv, Env: map[string]string{}}
+		x := record.Process{Name: p.Name, Role: p.Role, Host: l.node(p.Node), Argv: p.Argv, Env: map[string]string{}, Metrics: p.Metrics}
 		for _, v := range p.Env {
 			x.Env[v.Name] = v.Value
 		}

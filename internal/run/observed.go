@@ -7,9 +7,7 @@ import "github.com/weirbench/weir/internal/scrape"
 func (l *life) metrics() *scrape.Options {
 	o := &scrape.Options{}
 	for _, p := range l.d.Processes {
-		if p.Metrics != "" {
-			o.URLs = append(o.URLs, p.Metrics)
-		}
+		o.URLs = append(o.URLs, p.Metrics...)
 	}
 	if len(o.URLs) == 0 {
 		return nil
