@@ -2,16 +2,19 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 )
 
@@ -215,4 +218,49 @@ func failures(t *testing.T, dir string) map[record.Class]int {
 		}
 	}
 	return out
+}
+
+// TestLocalCount: with the model's tokenizer a server that counts three output tokens for every
+// two is found out, though no answer alone shows it; one that counts right is not.
+func TestLocalCount(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "prompt", "testdata", "count", "gpt2.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct{ Tokenizer json.RawMessage }
+	if err := json.Unmarshal(raw, &golden); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "tokenizer.json")
+	if err := os.WriteFile(file, golden.Tokenizer, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	counter, err := prompt.NewCounter(file, golden.Tokenizer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const said = " The server counts what it likes.\n\n  And says so, 1234 times!"
+	right := counter.Count([]byte(said))
+	for _, c := range []struct {
+		counts int64
+		warns  bool
+	}{{right, false}, {right + 1, false}, {right * 3 / 2, true}} { // one more for the end of the answer
+		text, err := json.Marshal(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &badServer{answer: func(c2 net.Conn, _ int) bool {
+			io.WriteString(c2, badHead)
+			say(c2, fmt.Sprintf("data: {\"choices\":[{\"delta\":{\"content\":%s}}]}\n\n", text), fmt.Sprintf(badUsage, 64, c.counts), badDone)
+			io.WriteString(c2, "0\r\n\r\n")
+			return true
+		}}
+		out := filepath.Join(t.TempDir(), "b")
+		code, text2, errOut := weir("load", "--url", s.start(t), "--model", "m", "--isl", "64", "--osl", "8", "--conversations", "40", "-c", "2", "--no-probe", "--no-metrics",
+			"--calibrate", "never", "--client-limit", "none", "--tokenizer", file, "-o", out)
+		want := fmt.Sprintf("in 5 answers that were counted here too the server counted %d output tokens and a local tokenizer %d", 5*c.counts, 5*right)
+		if code != exitOK || strings.Contains(text2, "counted here too") != c.warns || c.warns && !strings.Contains(text2, want) {
+			t.Errorf("%d counted of %d: exit code %d\n%s%s", c.counts, right, code, text2, errOut)
+		}
+	}
 }

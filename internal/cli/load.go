@@ -99,7 +99,7 @@ Modes:
 	fl.Float64Var(&f.load.FailedThreshold, "failed-request-threshold", 0, "end when more than this share of the requests failed; 0 is off")
 	floatVar(fl, &f.expect, "expect-hits", 0, 1, "overflow: the share of the second pass that must be found, else the result is invalid")
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the bundle (default weir-runs/load-...)")
-	fl.StringVar(&f.tok, "tokenizer", "", "the model's tokenizer.json")
+	fl.StringVar(&f.tok, "tokenizer", "", "the model's tokenizer.json: its words are sent, and every eighth answer is counted here to check the server")
 	fl.StringVar(&f.ext, "extra", "", "JSON object whose members are added to every body")
 	fl.IntVar(&f.gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
 	fl.Uint64Var(&f.load.Seed, "seed", 42, "draws arrivals and lengths")
@@ -110,7 +110,7 @@ Modes:
 }
 
 func (f *loadFlags) run(ctx context.Context, app *App) error {
-	ex, err := f.executor()
+	ex, err := f.executor(app)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func isInvalid(err error) bool {
 	return errors.As(err, &ce) && ce.code == exitInvalid
 }
 
-func (f *loadFlags) executor() (*run.HTTP, error) {
+func (f *loadFlags) executor(app *App) (*run.HTTP, error) {
 	cfg, err := f.client.config()
 	if err != nil {
 		return nil, usage(err)
@@ -172,15 +172,9 @@ func (f *loadFlags) executor() (*run.HTTP, error) {
 	if f.model == "" {
 		return nil, usagef("no model: name the served model with --model")
 	}
-	words := prompt.Default()
-	if f.tok != "" {
-		raw, err := spec.ReadFile(f.tok, tokenizerLimit)
-		if err != nil {
-			return nil, usage(err)
-		}
-		if words, err = prompt.FromTokenizer(f.tok, raw); err != nil {
-			return nil, usage(err)
-		}
+	words, counter, err := app.tokenizer(f.tok)
+	if err != nil {
+		return nil, usage(err)
 	}
 	calibrator, err := f.client.calibrator(f.duration)
 	if err != nil {
@@ -194,7 +188,7 @@ func (f *loadFlags) executor() (*run.HTTP, error) {
 		Scrape: sc,
 		Client: cfg, Calibrator: calibrator,
 		Prompt: prompt.Options{Models: []string{f.model}, IgnoreEOS: true, LegacyMaxTokens: f.legacy, Extra: []byte(f.ext)},
-		Words:  words, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,
+		Words:  words, Counter: counter, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,
 	}, nil
 }
 

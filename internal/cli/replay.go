@@ -60,15 +60,9 @@ when the result is not valid, and says why.`,
 			case duration <= 0 && knobs.o.MaxRequests == 0 && knobs.o.MaxTrees == 0:
 				return usagef("nothing ends the run: set --duration, --max-requests or --max-trees")
 			}
-			words := prompt.Default()
-			if tok != "" {
-				raw, err := spec.ReadFile(tok, tokenizerLimit)
-				if err != nil {
-					return usage(err)
-				}
-				if words, err = prompt.FromTokenizer(tok, raw); err != nil {
-					return usage(err)
-				}
+			words, counter, err := app.tokenizer(tok)
+			if err != nil {
+				return usage(err)
 			}
 			c, err := corpus.Load(corpusPath, corpus.LoadOptions{SkipBroken: skipBroken})
 			if err != nil {
@@ -90,7 +84,7 @@ when the result is not valid, and says why.`,
 				Client: cfg, Calibrator: calibrator,
 				Prompt: prompt.Options{Models: []string{model}, IgnoreEOS: true, LegacyMaxTokens: legacy,
 					Salt: opt.Salt, Extra: []byte(ext)},
-				Words: words, NoProbe: noProbe, ObservedGPUs: record.Unknown,
+				Words: words, Counter: counter, NoProbe: noProbe, ObservedGPUs: record.Unknown,
 			}
 			if ex.Scrape, err = mf.options(cfg); err != nil {
 				return usage(err)
@@ -124,7 +118,7 @@ when the result is not valid, and says why.`,
 	fl.IntVarP(&conc, "concurrency", "c", 1, "agents at once")
 	fl.DurationVar(&duration, "duration", 0, "profiling time")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/replay-...)")
-	fl.StringVar(&tok, "tokenizer", "", "the model's tokenizer.json; without it the words that are one token in common tokenizers are used")
+	fl.StringVar(&tok, "tokenizer", "", "the model's tokenizer.json: every eighth answer is counted here to check the server; without it the words that are one token in common tokenizers are used")
 	fl.StringVar(&ext, "extra", "", "JSON object whose members are added to every body")
 	fl.IntVar(&gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
 	knobs.add(fl)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -14,6 +15,7 @@ type bpe struct {
 	vocab map[string]int32
 	rank  map[mergePair]int32
 	whole bool // a piece in the vocabulary is taken as it is
+	bytes bool // what is not in the vocabulary is a token a byte
 }
 
 func (b *bpe) encode(piece string) []int32 {
@@ -31,13 +33,16 @@ func (b *bpe) encode(piece string) []int32 {
 }
 
 func (b *bpe) ids(parts []string) []int32 {
-	ids := make([]int32, len(parts))
-	for i, p := range parts {
+	ids := make([]int32, 0, len(parts))
+	for _, p := range parts {
 		id, ok := b.vocab[p]
 		if !ok {
 			id = -1
 		}
-		ids[i] = id
+		ids = append(ids, id)
+		for n := 1; !ok && b.bytes && n < len(p); n++ {
+			ids = append(ids, -1)
+		}
 	}
 	return ids
 }
@@ -86,6 +91,7 @@ type unigram struct {
 	id      map[string]int32
 	longest int // bytes
 	unknown float64
+	bytes   bool // what is not in the vocabulary is a token a byte
 }
 
 type unigramPiece struct {
@@ -147,6 +153,9 @@ func (u *unigram) encode(piece string) []int32 {
 	var ids []int32
 	for at := len(piece); at > 0; at = best[at].from {
 		ids = append(ids, best[at].id)
+		for n := at - best[at].from; u.bytes && best[at].id < 0 && n > 1; n-- {
+			ids = append(ids, -1)
+		}
 	}
 	for i, j := 0, len(ids)-1; i < j; i, j = i+1, j-1 {
 		ids[i], ids[j] = ids[j], ids[i]
@@ -161,22 +170,25 @@ type step interface {
 
 // stepFile is a normalizer or pre-tokenizer of tokenizer.json.
 type stepFile struct {
-	Type          string     `json:"type"`
-	Normalizers   []stepFile `json:"normalizers"`
-	PreTokenizers []stepFile `json:"pretokenizers"`
-	Pattern       struct {
-		String *string `json:"String"`
-		Regex  *string `json:"Regex"`
-	} `json:"pattern"`
-	Content        string `json:"content"`
-	Prepend        string `json:"prepend"`
-	Behavior       string `json:"behavior"`
-	Invert         bool   `json:"invert"`
-	AddPrefixSpace *bool  `json:"add_prefix_space"`
-	PrependScheme  string `json:"prepend_scheme"`
-	Split          *bool  `json:"split"`
-	UseRegex       *bool  `json:"use_regex"`
-	Replacement    string `json:"replacement"`
+	Type           string      `json:"type"`
+	Normalizers    []stepFile  `json:"normalizers"`
+	PreTokenizers  []stepFile  `json:"pretokenizers"`
+	Pattern        stepPattern `json:"pattern"`
+	Content        string      `json:"content"`
+	Prepend        string      `json:"prepend"`
+	Behavior       string      `json:"behavior"`
+	Invert         bool        `json:"invert"`
+	AddPrefixSpace *bool       `json:"add_prefix_space"`
+	PrependScheme  string      `json:"prepend_scheme"`
+	Split          *bool       `json:"split"`
+	UseRegex       *bool       `json:"use_regex"`
+	Replacement    string      `json:"replacement"`
+	Individual     bool        `json:"individual_digits"`
+}
+
+type stepPattern struct {
+	String *string `json:"String"`
+	Regex  *string `json:"Regex"`
 }
 
 // addSteps appends what a file says under where; byteLevel reports a byte-level alphabet.
@@ -196,8 +208,15 @@ func (t *tokenizer) addSteps(where string, f *stepFile) (byteLevel bool, err err
 			}
 		}
 		return byteLevel, nil
-	case "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Precompiled", "Nmt", "Digits", "Punctuation", "UnicodeScripts":
-		// Lower-case letters and single spaces are what they were.
+	case "NFC": // what models write is composed
+	case "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Precompiled", "Nmt", "Punctuation", "UnicodeScripts":
+		t.inexact = f.Type // but lower-case letters and single spaces are what they were
+	case "Digits":
+		pattern := `\p{N}+`
+		if f.Individual {
+			pattern = `\p{N}`
+		}
+		t.pipe = append(t.pipe, split{re: regexp.MustCompile(pattern), behavior: "Isolated"})
 	case "Strip":
 		t.pipe = append(t.pipe, mapping(func(s string) string { return strings.Trim(s, " ") }))
 	case "Prepend":
@@ -224,13 +243,14 @@ func (t *tokenizer) addSteps(where string, f *stepFile) (byteLevel bool, err err
 			}))
 		}
 		if f.UseRegex == nil || *f.UseRegex {
-			t.pipe = append(t.pipe, splitWords{})
+			t.pipe = append(t.pipe, gpt2Split)
 		}
 		t.pipe = append(t.pipe, mapping(toByteLevel))
 		return true, nil
 	case "Metaspace":
 		t.pipe = append(t.pipe, newMetaspace(f))
 	case "Whitespace", "WhitespaceSplit", "BertPreTokenizer":
+		t.inexact = f.Type
 		t.pipe = append(t.pipe, spaceSplit{})
 	default:
 		return false, fmt.Errorf("%s %q is not known to keep words apart; use the embedded list and check it with probes", where, f.Type)
@@ -263,7 +283,28 @@ func (m mapping) apply(pieces []string) []string {
 	return pieces
 }
 
-func toByteLevel(s string) string { return strings.ReplaceAll(s, " ", "Ġ") }
+// byteAlphabet is that of byte-level BPE: bytes that print are themselves, the others the
+// characters from U+0100 on, in order (GPT-2's bytes_to_unicode).
+var byteAlphabet = func() (t [256]string) {
+	next := rune(256)
+	for b := range 256 {
+		r := rune(b)
+		if !(r >= '!' && r <= '~' || r >= 0xa1 && r <= 0xac || r >= 0xae && r <= 0xff) {
+			r = next
+			next++
+		}
+		t[b] = string(r)
+	}
+	return t
+}()
+
+func toByteLevel(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteString(byteAlphabet[s[i]])
+	}
+	return b.String()
+}
 
 // splitWords cuts before every space.
 type splitWords struct{}
@@ -341,7 +382,19 @@ type split struct {
 	re       *regexp.Regexp
 	behavior string
 	invert   bool
+	ahead    bool // a run of spaces leaves its last to what follows
+	newlines bool // but not one that ends a line
 }
+
+// gpt2Split is the pattern that byte-level pre-tokenizers have of their own (GPT-2).
+var gpt2Split = func() split {
+	pattern := `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	s, err := newSplit("", &stepFile{Behavior: "Isolated", Pattern: stepPattern{Regex: &pattern}})
+	if err != nil {
+		panic(err) // a test makes it
+	}
+	return s
+}()
 
 func newSplit(where string, f *stepFile) (split, error) {
 	s := split{behavior: f.Behavior, invert: f.Invert}
@@ -353,6 +406,8 @@ func newSplit(where string, f *stepFile) (split, error) {
 		if s.re, err = compile(*f.Pattern.Regex); err != nil {
 			return s, fmt.Errorf("%s Split: %w", where, err)
 		}
+		s.ahead = strings.Contains(*f.Pattern.Regex, lookAhead)
+		s.newlines = strings.Contains(*f.Pattern.Regex, `\s*[\r\n]+`)
 	default:
 		return s, fmt.Errorf("%s Split has no pattern", where)
 	}
@@ -363,16 +418,77 @@ func newSplit(where string, f *stepFile) (split, error) {
 	return s, fmt.Errorf("%s Split: behavior %q is not known", where, f.Behavior)
 }
 
-// compile reads a pattern of Oniguruma as far as lower-case words and single spaces need it:
-// alternatives that look ahead for white space are left out, since they match runs of spaces
-// alone, and possessive repeats are written as plain ones.
+// lookAhead is how patterns leave the last of several spaces to the word that follows.
+const lookAhead = `\s+(?!\S)`
+
+// compile reads a pattern of Oniguruma. The alternative that looks ahead for white space is left
+// out, see split.matches; possessive repeats are written as plain ones, and white space is
+// Unicode's.
 func compile(pattern string) (*regexp.Regexp, error) {
-	p := strings.NewReplacer(`|\s+(?!\S)`, "", `\s+(?!\S)|`, "", `?+`, `?`, `++`, `+`, `*+`, `*`).Replace(pattern)
-	re, err := regexp.Compile(p)
+	p := strings.NewReplacer(`|`+lookAhead, "", lookAhead+`|`, "", `?+`, `?`, `++`, `+`, `*+`, `*`).Replace(pattern)
+	re, err := regexp.Compile(wideSpaces(p))
 	if err != nil {
 		return nil, fmt.Errorf("pattern %.120q is not understood: %w", pattern, err)
 	}
 	return re, nil
+}
+
+// wideSpaces writes out what \s and \S are in Unicode.
+func wideSpaces(p string) string {
+	const white = `\t-\r\x{85}\p{Z}`
+	var b strings.Builder
+	inside := 0
+	for i := 0; i < len(p); i++ {
+		c := p[i]
+		switch {
+		case c == '\\' && i+1 < len(p):
+			i++
+			switch {
+			case p[i] == 's' && inside > 0:
+				b.WriteString(white)
+			case p[i] == 's':
+				b.WriteString("[" + white + "]")
+			case p[i] == 'S' && inside == 0:
+				b.WriteString("[^" + white + "]")
+			default:
+				b.WriteString(p[i-1 : i+1])
+			}
+			continue
+		case c == '[':
+			inside++
+		case c == ']' && inside > 0:
+			inside--
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// matches are the matches in p, one after the other. Where the pattern looks ahead, a run of
+// several spaces before something else is one without its last.
+func (s split) matches(p string) [][]int {
+	all := s.re.FindAllStringIndex(p, -1)
+	if !s.ahead {
+		return all
+	}
+	for i := 0; i < len(all); i++ {
+		m := all[i]
+		run := p[m[0]:m[1]]
+		if m[1] == len(p) || strings.TrimFunc(run, unicode.IsSpace) != "" || s.newlines && strings.ContainsAny(run[len(run)-1:], "\r\n") {
+			continue
+		}
+		_, last := utf8.DecodeLastRuneInString(run)
+		next, _ := utf8.DecodeRuneInString(p[m[1]:])
+		if last == len(run) || unicode.IsSpace(next) {
+			continue
+		}
+		m[1] -= last
+		all = all[:i+1]
+		for _, more := range s.re.FindAllStringIndex(p[m[1]:], -1) { // what follows begins earlier now
+			all = append(all, []int{more[0] + m[1], more[1] + m[1]})
+		}
+	}
+	return all
 }
 
 func (s split) apply(pieces []string) (out []string) {
@@ -389,7 +505,7 @@ func (s split) cut(p string) (out []string) {
 	}
 	var parts []part
 	at := 0
-	for _, m := range s.re.FindAllStringIndex(p, -1) {
+	for _, m := range s.matches(p) {
 		if m[0] == m[1] {
 			continue
 		}

@@ -28,8 +28,18 @@ const (
 // name stands in messages and in Name. A file whose rules Weir does not know to keep words
 // apart is refused by the name of the rule.
 func FromTokenizer(name string, file []byte) (*Words, error) {
-	var t *tokenizer
-	var err error
+	t, err := readTokenizer(name, file)
+	if err != nil {
+		return nil, err
+	}
+	w, err := t.words(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return w, nil
+}
+
+func readTokenizer(name string, file []byte) (t *tokenizer, err error) {
 	if trimmed := bytes.TrimSpace(file); len(trimmed) > 0 && trimmed[0] == '{' {
 		t, err = parseTokenizer(file)
 	} else {
@@ -38,11 +48,7 @@ func FromTokenizer(name string, file []byte) (*Words, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	w, err := t.words(name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return w, nil
+	return t, nil
 }
 
 // AsIDs is the same list for endpoints that take token ids, nil when it has no ids: the prompt
@@ -64,6 +70,9 @@ type tokenizer struct {
 	vocab  []string // tokens by id, for words of its own
 	marker string   // how a space before a word looks in vocab
 	added  []string // added tokens: they are cut out before anything else
+	// inexact names a step that is only known for lower-case words and single spaces, empty
+	// where any text becomes the tokens that it should.
+	inexact string
 }
 
 // An encoder cuts one piece of text into tokens.
@@ -207,6 +216,7 @@ type tokenizerFile struct {
 		Prefix       string          `json:"continuing_subword_prefix"`
 		Suffix       string          `json:"end_of_word_suffix"`
 		UnkID        *int            `json:"unk_id"`
+		ByteFallback bool            `json:"byte_fallback"`
 	} `json:"model"`
 }
 
@@ -269,7 +279,7 @@ func parseTokenizer(file []byte) (*tokenizer, error) {
 		if err := json.Unmarshal(m.Vocab, &vocab); err != nil {
 			return nil, fmt.Errorf("model.vocab: %w", err)
 		}
-		b := &bpe{vocab: vocab, whole: m.IgnoreMerges, rank: make(map[mergePair]int32, len(m.Merges))}
+		b := &bpe{vocab: vocab, whole: m.IgnoreMerges, bytes: m.ByteFallback, rank: make(map[mergePair]int32, len(m.Merges))}
 		for i, p := range m.Merges {
 			if _, known := b.rank[p]; !known {
 				b.rank[p] = int32(i)
@@ -281,6 +291,7 @@ func parseTokenizer(file []byte) (*tokenizer, error) {
 		if err != nil {
 			return nil, err
 		}
+		u.bytes = m.ByteFallback
 		t.model = u
 		for _, p := range u.pieces {
 			t.vocab = append(t.vocab, p.text)
@@ -325,5 +336,5 @@ func parseRanks(file []byte) (*tokenizer, error) {
 	if len(r.rank) == 0 {
 		return nil, fmt.Errorf("the file is empty")
 	}
-	return &tokenizer{model: r, pipe: []step{splitWords{}}, vocab: byID(r.rank), marker: " "}, nil
+	return &tokenizer{model: r, pipe: []step{splitWords{}}, vocab: byID(r.rank), marker: " ", inexact: "a rank file, which does not say how text is split"}, nil
 }

@@ -13,6 +13,9 @@ type belief struct {
 	excess   oddity // of those, with more tokens hit than the prompt had
 	refused  oddity // with a count that is none
 	doubted  oddity // whose count of output tokens does not fit their text
+
+	// Of the answers whose tokens were counted here too: how many, and both counts.
+	counted, counts, local int64
 }
 
 // oddity counts requests and keeps what is to be said of the earliest.
@@ -60,6 +63,11 @@ func (b *belief) of(q *record.Request) *record.Request {
 			c.Hits = record.UnknownHits
 		}
 	}
+	if c.LocalOutput != nil && c.OutputTokens >= 0 && c.OK() {
+		b.counted++
+		b.counts += c.OutputTokens
+		b.local += *c.LocalOutput
+	}
 	if d := c.UsageDoubt(); d != "" {
 		b.doubted.add(q, "%s", d)
 	}
@@ -81,6 +89,17 @@ func (t *tally) implausible(bad func(Code, string, ...any)) {
 		bad(UsageImplausible, "the server counted %d prompt tokens where the trace recorded %d: %+.2f %%, limit %.0f %%",
 			t.usageIn, t.wantIn, 100**d, 100*driftReason)
 	}
+}
+
+// localDrift is the output tokens that the server counted over those that were counted here, in
+// the answers that were, minus one; nil when none was. A token an answer, the mark of its end,
+// has no text and is let pass.
+func (b *belief) localDrift() *float64 {
+	off := b.counts - b.local
+	if off > 0 {
+		off = max(off-b.counted, 0)
+	}
+	return ratio(float64(off), float64(b.local))
 }
 
 // drift is the prompt tokens that the server counted over those that the trace recorded, minus

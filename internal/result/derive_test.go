@@ -290,6 +290,32 @@ func TestReasons(t *testing.T) {
 	}
 }
 
+// TestLocalCount: a server whose counts of output differ by more than 1 % from a local tokenizer's
+// is named in a warning, also where no request alone gives it away.
+func TestLocalCount(t *testing.T) {
+	for _, c := range []struct {
+		usage, local int64
+		warns        bool
+	}{{51, 51, false}, {51, 50, false}, {52, 50, true}, {51, 52, true}, {60, 50, true}, {51, record.Unknown, false}} {
+		m := meta()
+		qs := steady(100, m)
+		for i, q := range qs {
+			if q.OutputTokens = c.usage; i%4 == 0 && c.local != record.Unknown {
+				q.LocalOutput = &c.local
+			}
+		}
+		warned := ""
+		for _, w := range derived(t, m, qs...).Warnings {
+			if w.Code == UsageImplausible {
+				warned = w.Text
+			}
+		}
+		if want := fmt.Sprintf("in 25 answers that were counted here too the server counted %d output tokens and a local tokenizer %d", 25*c.usage, 25*c.local); (warned != "") != c.warns || c.warns && !strings.HasPrefix(warned, want) {
+			t.Errorf("%d by usage, %d here: %q", c.usage, c.local, warned)
+		}
+	}
+}
+
 // TestClientLimit: what the usual limit would refuse is a warning under a wider one or none.
 func TestClientLimit(t *testing.T) {
 	for _, c := range []struct {

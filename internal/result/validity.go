@@ -54,6 +54,7 @@ const (
 	inertGap        = 0.05  // share of prompt tokens that the device tier missed though they were cacheable
 	driftLimit      = 0.01  // from here on drift is a warning
 	driftReason     = 0.05  // and from here on a reason
+	localLimit      = 0.01  // share by which a local count of output tokens may differ
 	templateTokens  = 32    // prompt tokens that a chat template may add to what the trace recorded
 	exceedLimit     = 0.01  // share of requests that may report more hits than they had prompt
 	outputLimit     = 0.01
@@ -227,6 +228,11 @@ func usage(r *Result, t *tally, note func(Code, string, ...any)) {
 	}
 	if o := &t.belief.doubted; o.n > 0 {
 		note(UsageImplausible, "%d of %d answers came with a count of output tokens that does not fit their text%s", o.n, t.req.OK, o.example())
+	}
+	if d := t.belief.localDrift(); d != nil && (*d > localLimit || *d < -localLimit) {
+		b := &t.belief
+		note(UsageImplausible, "in %d answers that were counted here too the server counted %d output tokens and a local tokenizer %d: %+.2f %%, limit %.0f %%",
+			b.counted, b.counts, b.local, 100**d, 100*localLimit)
 	}
 	if d := r.Tokens.Drift; d != nil && (*d > driftLimit || *d < -driftLimit) && !t.drifted(*d) {
 		note(PromptDrift, "the server counted %+.2f %% prompt tokens against the trace", 100**d)

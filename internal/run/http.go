@@ -28,6 +28,8 @@ type HTTP struct {
 	Prompt  prompt.Options
 	Words   *prompt.Words // nil takes the list of words that are one token in common tokenizers
 	NoProbe bool
+	// Counter, when set, counts what every countEvery-th answer said, to check the server's count.
+	Counter *prompt.Counter
 	// Scrape says which metrics endpoints are sampled into the bundle while the job runs; its
 	// Now and Write are set here. Nil scrapes nothing.
 	Scrape *scrape.Options
@@ -47,6 +49,9 @@ type HTTP struct {
 	// Edit, when set, adds to the meta what started the servers; it is called before every write.
 	Edit func(*record.Meta)
 }
+
+// countEvery is how many answers there are to one whose tokens are counted here too.
+const countEvery = 8
 
 // framesPerStream is the rate of content frames of one stream that calibrations assume, per
 // second: an interactivity of 50 tokens/s.
@@ -135,6 +140,10 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	inFlight := j.InFlight()
 	cfg.InFlight = inFlight.InFlight()
 	cfg.RunID = j.Point.ID()
+	if h.Counter != nil {
+		cfg.CountEvery = countEvery
+		cfg.Count = func(content, reasoning []byte) int64 { return h.Counter.Count(content) + h.Counter.Count(reasoning) }
+	}
 	cfg.Bodies = client.BodiesFunc(func(q *replay.Request) (client.Body, error) {
 		body, err := b.Body(endpoint, prompt.Request{Trace: q.Trace, Stream: q.Stream, Turn: q.Turn, Salt: h.salt(q.Salt), MaxOut: q.MaxOut})
 		if err != nil {
