@@ -325,3 +325,44 @@ func TestRecordWatch(t *testing.T) {
 type nullConn struct{ net.Conn }
 
 func (nullConn) Write(p []byte) (int, error) { return len(p), nil }
+
+// FuzzFrames: any bytes of a peer are followed without a fault, however they are cut.
+func FuzzFrames(f *testing.F) {
+	f.Add([]byte("\x00\x00\x02\x00\x08\x00\x00\x00\x03\x09x"), uint8(3)) // more padding than payload
+	f.Add([]byte("\x00\x00\x04\x01\x2c\x00\x00\x00\x01\xff\xff\xff\xff\x17\x03\x03\x00\x01x"), uint8(1))
+	f.Fuzz(func(t *testing.T, wire []byte, cut uint8) {
+		target := &Target{clock: replay.NewClock(), h2out: map[string]*h2Stream{}}
+		w := target.watchH2(nullConn{}, nil)
+		w.out.skip = 0
+		s := target.await("id")
+		s.begin(w, 3, 1)
+		w.streams[3] = s
+		r := &recordWatch{}
+		for p := wire; len(p) > 0; {
+			n := min(int(cut)+1, len(p))
+			w.Write(p[:n])
+			got := 0
+			w.in.pass(p[:n], func(f *frameScan, part []byte, rest int) {
+				got += len(part)
+				if c := f.content(part); len(c) > len(part) || rest < 0 {
+					t.Fatalf("%d bytes of content in a part of %d, %d behind it", len(c), len(part), rest)
+				}
+				if f.stream == 3 {
+					s.came(f, part, arrival{at: 1})
+				}
+			})
+			if got > n {
+				t.Fatalf("%d bytes in parts of %d", got, n)
+			}
+			r.pass(p[:n])
+			p = p[n:]
+		}
+		for left := len(wire); left > 0; {
+			n, _ := s.take(left, 2)
+			if n <= 0 || n > left {
+				t.Fatalf("took %d of %d", n, left)
+			}
+			left -= n
+		}
+	})
+}

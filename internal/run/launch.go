@@ -152,6 +152,9 @@ func (l *Launch) say(format string, a ...any) {
 
 // Measure implements Executor.
 func (l *Launch) Measure(ctx context.Context, j *Job, w *record.BundleWriter) (err error) {
+	if err := (&HTTP{Client: l.Client}).Fits(j); err != nil { // before anything is started
+		return refuse(err)
+	}
 	p, err := l.life(j, filepath.Join(w.Dir(), record.LogsDir))
 	if err != nil {
 		return err
