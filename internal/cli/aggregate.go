@@ -2,13 +2,17 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result/inferencex"
 )
 
@@ -16,18 +20,31 @@ func newAggregateCmd(app *App) *cobra.Command {
 	var resultDir, outputDir, filename, serving string
 	var own bool
 	cmd := &cobra.Command{
-		Use:   "aggregate",
-		Short: "Form InferenceX's aggregate row from AIPerf's artifacts",
-		Long: `Aggregate reads what AIPerf or 'weir aiperf profile' left in RESULT_DIR/aiperf_artifacts and
+		Use:   "aggregate [BUNDLE...]",
+		Short: "Form InferenceX's aggregate row from bundles or from AIPerf's artifacts",
+		Long: `Aggregate forms the row that InferenceX's dashboard reads.
+
+From bundles, or folders of bundles such as a sweep's, it writes one row each to
+AGENTIC_OUTPUT_DIR: what the point says stands for InferenceX's variables (RUNNER_TYPE, MODEL, TP,
+CONC, KV_OFFLOADING, ...), and a variable that is set stands before the point. A fixed-seq-len
+point gives the row of the fixed-length transformer.
+
+Without bundles it reads what AIPerf or 'weir aiperf profile' left in RESULT_DIR/aiperf_artifacts and
 the point's variables (RUNNER_TYPE, MODEL, TP, CONC, KV_OFFLOADING, ... as InferenceX sets
 them), and writes the row that InferenceX's dashboard reads to
 AGENTIC_OUTPUT_DIR/RESULT_FILENAME.json. Flags stand before variables.
 
 With --serving it forms the row of a fixed-length run from the JSON of benchmark_serving.`,
-		Example: `  RESULT_DIR=results RESULT_FILENAME=agg KV_OFFLOADING=none FRAMEWORK=sglang TP=8 weir aggregate`,
-		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: `  weir aggregate out/ --output-dir rows
+  RESULT_DIR=results RESULT_FILENAME=agg KV_OFFLOADING=none FRAMEWORK=sglang TP=8 weir aggregate`,
+		RunE: func(cmd *cobra.Command, args []string) error {
 			env := os.LookupEnv
+			if len(args) > 0 {
+				if serving != "" || cmd.Flags().Changed("result-dir") {
+					return usagef("bundles stand beside --serving or --result-dir: pass one of them")
+				}
+				return app.aggregate(args, outputDir, filename, inferencex.Options{Own: own})
+			}
 			if serving != "" {
 				row, err := inferencex.Serving(serving, env)
 				if err != nil {
@@ -52,6 +69,61 @@ With --serving it forms the row of a fixed-length run from the JSON of benchmark
 	fl.StringVar(&serving, "serving", "", "`FILE` of benchmark_serving: form the fixed-length row instead")
 	fl.BoolVar(&own, "own", false, "add Weir's own numbers where it thinks the compatible ones wrong, under the key weir")
 	return cmd
+}
+
+// aggregate writes the row of every bundle. One that has none does not keep the others from theirs.
+func (a *App) aggregate(roots []string, outputDir, filename string, o inferencex.Options) error {
+	var dirs, names []string
+	for _, root := range roots {
+		found, err := record.Find(root)
+		if err != nil {
+			return usage(err)
+		}
+		for _, dir := range found {
+			name, err := filepath.Rel(root, dir)
+			if err != nil {
+				return err
+			}
+			if name == "." {
+				name = filepath.Base(filepath.Clean(dir))
+			}
+			dirs, names = append(dirs, dir), append(names, strings.ReplaceAll(filepath.ToSlash(name), "/", "_"))
+		}
+	}
+	if len(dirs) == 1 && filename != "" {
+		names[0] = filename
+	} else if filename != "" {
+		for i := range names {
+			names[i] = filename + "_" + names[i]
+		}
+	}
+	var problems []error
+	for i, dir := range dirs {
+		if k := slices.Index(names, names[i]); k < i {
+			return usagef("%s and %s would both be written to %s.json: aggregate them apart", dirs[k], dir, names[i])
+		}
+		b, err := record.OpenBundle(dir)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if b.State != record.Complete {
+			problems = append(problems, fmt.Errorf("%s is %s: it has no row", dir, b.State))
+			continue
+		}
+		row, err := inferencex.FromBundle(b, os.LookupEnv, o)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		if err := a.saveRow(row, filepath.Join(outputDir, names[i]+".json")); err != nil {
+			return err
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return usage(errors.Join(problems...))
 }
 
 func envOr(name, def string) string {

@@ -115,6 +115,7 @@ type profile struct {
 	metrics    *scrape.Options
 	violations []string
 	out        aiperf.Options
+	dataset    map[string]any // where the traces come from
 	entries    int
 	maxContext int64
 	problems   []string
@@ -514,38 +515,8 @@ func (p *profile) corpus(ctx context.Context) (*corpus.Corpus, error) {
 		c = kept
 	}
 	from["entries"], from["fingerprint"] = len(c.Traces), c.Fingerprint
-	p.out.Dataset = from
-	p.out.Theoretical = theoretical(c)
+	p.dataset = from
 	return c, nil
-}
-
-// theoretical looks up the blocks that an infinite cache would have found of a turn, when the
-// trace is walked in recorded order.
-func theoretical(c *corpus.Corpus) func(trace, stream string, turn int) (int64, int64, bool) {
-	type of struct{ hit, total []int64 }
-	streams := map[string]of{}
-	for _, t := range c.Traces {
-		if t.LengthsOnly {
-			continue
-		}
-		hits := t.InfiniteHitBlocks()
-		for i := range t.Streams {
-			s := &t.Streams[i]
-			x := of{}
-			for j := range s.Turns {
-				x.hit = append(x.hit, int64(hits[i][j]))
-				x.total = append(x.total, int64(len(s.Turns[j].Blocks)))
-			}
-			streams[s.ID] = x
-		}
-	}
-	return func(_, stream string, turn int) (int64, int64, bool) {
-		x, ok := streams[stream]
-		if !ok || turn < 0 || turn >= len(x.total) || x.total[turn] == 0 {
-			return 0, 0, false
-		}
-		return x.hit[turn], x.total[turn], true
-	}
 }
 
 // run measures, writes the artifacts, and judges.
@@ -563,7 +534,7 @@ func (p *profile) run(ctx context.Context) error {
 			return usage(err)
 		}
 		j.Load = p.load
-		p.out.Dataset = map[string]any{"source_type": "synthetic", "entries": p.lengths.Conversations}
+		p.dataset = map[string]any{"source_type": "synthetic", "entries": p.lengths.Conversations}
 		point.Name, point.Scenario, point.ISL, point.OSL = p.loadName(), spec.FixedSeqLen, p.lengths.In, p.lengths.Out
 		point.DurationNs, point.Weir.Seed = p.load.DurationNs, p.load.Seed
 	} else {
@@ -588,6 +559,9 @@ func (p *profile) run(ctx context.Context) error {
 	bundle := filepath.Join(p.out.Dir, "weir-bundle-"+time.Now().UTC().Format("20060102T150405.000"))
 	status := newStatus(p.app, "aiperf profile")
 	j.Progress = status.show
+	if j.Dataset, err = json.Marshal(p.dataset); err != nil {
+		return err
+	}
 	r, err := run.Measure(ctx, ex, j, bundle)
 	status.clear()
 	if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/result"
@@ -105,6 +108,36 @@ func TestAIPerfProfile(t *testing.T) {
 	}
 	if row.Server.Tokens.Prompt == nil || *row.Server.Tokens.Prompt != *r.Tokens.Input {
 		t.Errorf("prompt tokens %v in the row, %d in the bundle", row.Server.Tokens.Prompt, *r.Tokens.Input)
+	}
+
+	// The bundle alone gives the same row, key by key, and says what it lacks.
+	for k, v := range env {
+		t.Setenv(k, v)
+	}
+	t.Setenv("TP", "8") // what the point cannot say of a server that ran already
+	code, out, errOut = weir("aggregate", bundles[0], "--output-dir", filepath.Join(dir, "rows"), "--json")
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errOut)
+	}
+	want, err := json.Marshal(row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a, b map[string]any
+	if err := errors.Join(json.Unmarshal(want, &a), json.Unmarshal([]byte(out), &b)); err != nil {
+		t.Fatal(err)
+	}
+	// The point of the bundle knows the model; the variables above do not.
+	if b["model"] != "glm-5.2" || b["precision"] != "" || a["model"] != "" {
+		t.Errorf("model %v and precision %q from the bundle, model %v from the variables", b["model"], b["precision"], a["model"])
+	}
+	b["model"] = a["model"]
+	if d := cmp.Diff(a, b); d != "" {
+		t.Errorf("the row by way of artifacts and that of the bundle differ (-artifacts +bundle):\n%s", d)
+	}
+	os.Unsetenv("TP")
+	if code, _, errOut := weir("aggregate", bundles[0], "--output-dir", dir); code != exitUsage || !strings.Contains(errOut, "does not say how many GPUs served it: set TP") {
+		t.Errorf("without TP: exit code %d, %s", code, errOut)
 	}
 }
 

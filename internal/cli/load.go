@@ -133,7 +133,7 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if _, err := replay.NewLoad(c, f.load); err != nil { // refused before anything is sent
 		return usage(err)
 	}
-	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Version: buildVersion(), ClientLimit: f.client.limit.share}
+	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Chunks: f.mode == "fixed-seq-len", Version: buildVersion(), ClientLimit: f.client.limit.share}
 	if err := ex.Fits(j); err != nil {
 		return failure(err)
 	}

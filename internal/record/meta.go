@@ -24,6 +24,8 @@ type Meta struct {
 	// Replay are the resolved replay.Options, or the replay.Load, that made the schedule.
 	Replay json.RawMessage `json:"replay,omitempty"`
 	Corpus Corpus          `json:"corpus"`
+	// Dataset says where the corpus came from, as AIPerf's metadata.dataset does; nil when nobody said.
+	Dataset json.RawMessage `json:"dataset,omitempty"`
 
 	// EpochWallNs is the wall clock at the run's epoch, nanoseconds since 1970. It enters a
 	// result only when Virtual is false.
@@ -57,6 +59,11 @@ type Meta struct {
 	// and of device and host pool together over the same schedule; nil when not computed.
 	LRUDevice *float64 `json:"lru_device,omitempty"`
 	LRUHost   *float64 `json:"lru_host,omitempty"`
+
+	// RecordedHits are what an infinite cache would have found of the turns that succeeded, had
+	// every trace come in recorded order (AIPerf's theoretical_prefix_cache_hit); nil where the
+	// corpus has no blocks.
+	RecordedHits *RecordedHits `json:"recorded_hits,omitempty"`
 
 	// Cancelled says why the run was cut short; empty when it was not.
 	Cancelled string `json:"cancelled,omitempty"`
@@ -138,6 +145,18 @@ type Corpus struct {
 	Fingerprint string `json:"fingerprint"`
 	Traces      int    `json:"traces"`
 	Skipped     int    `json:"skipped"` // broken traces left out by request
+}
+
+// RecordedHits are blocks by phase; the warm-up is all that is not profiling.
+type RecordedHits struct {
+	Profiling Blocks `json:"profiling"`
+	Warmup    Blocks `json:"warmup"`
+}
+
+// Blocks are those that were found, of those that were asked for.
+type Blocks struct {
+	Hit   int64 `json:"hit"`
+	Total int64 `json:"total"`
 }
 
 // Window is the profiling phase in nanoseconds since the run's epoch. EndNs is StartNs plus the

@@ -136,6 +136,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	clock := replay.NewClock()
 	cfg := h.Client
 	cfg.Clock = clock
+	cfg.Chunks = cfg.Chunks || j.Chunks
 	cfg.Model = strings.Join(po.Models, ",")
 	inFlight := j.InFlight()
 	cfg.InFlight = inFlight.InFlight()
@@ -164,9 +165,10 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	}
 	var writeErr error
 	lastSay := clock.Now()
-	meter := j.meter()
+	meter, turns := j.meter(), j.recorded()
 	runErr := replay.RunReal(ctx, s, &marking{Target: t, scraper: sc, passes: j.Load != nil && j.Load.Passes > 1}, clock, func(r *record.Request) {
 		meter.Add(r)
+		turns.add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)
 		}
@@ -193,6 +195,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	m.Client = t.Self(cal)
 	finish(m, s, duration)
 	j.lru(m, meter)
+	turns.into(m)
 	if ctx.Err() != nil {
 		m.Cancelled = "interrupted"
 	}

@@ -36,6 +36,10 @@ type Job struct {
 	CorpusPath string
 	// Facts is the text of facts that are put before the embedded ones; empty for none.
 	Facts string
+	// Chunks keeps the time of every content frame.
+	Chunks bool
+	// Dataset is record.Meta's: where Corpus came from.
+	Dataset json.RawMessage
 	// Overrides are the rules that were switched off by hand; any makes the result invalid.
 	Overrides []string
 	// ClientLimit is record.Meta's: the share of the median that the client's own error may reach.
@@ -101,7 +105,7 @@ func (j *Job) FixedSeqLen() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.Key, err)
 	}
-	j.Corpus, j.Load = c, &load
+	j.Corpus, j.Load, j.Chunks = c, &load, true
 	return nil
 }
 
@@ -141,6 +145,7 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.Point = raw
 	m.Seed = j.seed()
 	m.UnsafeOverrides = j.Overrides
+	m.Dataset = j.Dataset
 	m.ClientLimit = j.ClientLimit
 	m.Repeat = j.Repeat
 	m.Semantics = replay.Semantics

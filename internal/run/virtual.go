@@ -67,7 +67,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 
 	var writeErr error
 	ended := 0
-	meter := j.meter()
+	meter, turns := j.meter(), j.recorded()
 	target := &sampled{simTarget: eng, write: func(smp *record.Sample) {
 		if writeErr == nil {
 			writeErr = w.WriteSample(smp)
@@ -75,6 +75,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	}}
 	err = replay.RunVirtual(ctx, s, target, func(r *record.Request) {
 		meter.Add(r)
+		turns.add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)
 		}
@@ -93,6 +94,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	}
 	finish(m, s, duration)
 	j.lru(m, meter)
+	turns.into(m)
 	return w.WriteMeta(m)
 }
 

@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -36,14 +37,10 @@ type Options struct {
 	// Scenario is the lock that was asked for, Violations what it would have refused.
 	Scenario   string
 	Violations []string
-	Dataset    map[string]any // metadata.dataset
 	Input      map[string]any // input_config
 	SliceNs    int64          // length of a time slice; 0 writes none
 	NoRecords  bool           // leave profile_export.jsonl out
 	NoServer   bool           // leave server_metrics_export out
-	// Theoretical says how many of a turn's blocks an infinite cache would have found when the
-	// trace is walked in recorded order; false when nobody knows.
-	Theoretical func(trace, stream string, turn int) (hit, total int64, ok bool)
 }
 
 // Files are the paths that Export wrote.
@@ -181,14 +178,27 @@ func errorOf(f *record.Failure) *rowError {
 
 // records writes one line a request and gives every one to the summary.
 func records(b *record.Bundle, s *summary, path string, none bool) (err error) {
+	if none {
+		return lines(b, nil, s.add)
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return lines(b, f, s.add)
+}
+
+// WriteRecords writes profile_export.jsonl without its lists of gaps between chunks.
+func WriteRecords(b *record.Bundle, w io.Writer) error {
+	return lines(b, w, func(_ *record.Request, r *row) { delete(r.Metrics, "inter_chunk_latency") })
+}
+
+// lines gives each every request that went out with its line, and writes the lines to w unless it is nil.
+func lines(b *record.Bundle, to io.Writer, each func(*record.Request, *row)) error {
 	var w *bufio.Writer
-	if !none {
-		f, err := os.Create(path)
-		if err != nil {
-			return err
-		}
-		w = bufio.NewWriterSize(f, 1<<18)
-		defer func() { err = errors.Join(err, w.Flush(), f.Close()) }()
+	if to != nil {
+		w = bufio.NewWriterSize(to, 1<<18)
 	}
 	n := 0
 	for q, err := range b.Requests() {
@@ -200,7 +210,7 @@ func records(b *record.Bundle, s *summary, path string, none bool) (err error) {
 		}
 		r := line(q, b.Meta.EpochWallNs, n)
 		n++
-		s.add(q, &r)
+		each(q, &r)
 		if w == nil {
 			continue
 		}
@@ -213,7 +223,10 @@ func records(b *record.Bundle, s *summary, path string, none bool) (err error) {
 			return err
 		}
 	}
-	return nil
+	if w == nil {
+		return nil
+	}
+	return w.Flush()
 }
 
 func line(q *record.Request, epoch int64, n int) row {

@@ -31,6 +31,7 @@ func bundle(t *testing.T) (*record.Bundle, *result.Result) {
 	}
 	m := record.NewMeta()
 	m.PointID, m.EpochWallNs, m.Window = "p", epoch, record.Window{StartNs: 10 * sec, EndNs: 20 * sec}
+	m.RecordedHits = &record.RecordedHits{Profiling: record.Blocks{Hit: 5, Total: 8}}
 	if err := w.WriteMeta(m); err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +86,7 @@ func bundle(t *testing.T) (*record.Bundle, *result.Result) {
 func TestExport(t *testing.T) {
 	b, r := bundle(t)
 	dir := t.TempDir()
-	files, err := Export(b, r, Options{Dir: dir, Program: "weir-test", Scenario: "agentx", Violations: []string{"short"}, SliceNs: 4 * sec,
-		Theoretical: func(_, stream string, turn int) (int64, int64, bool) { return int64(turn), 4, stream == "tr::sa:a" }})
+	files, err := Export(b, r, Options{Dir: dir, Program: "weir-test", Scenario: "agentx", Violations: []string{"short"}, SliceNs: 4 * sec})
 	if err != nil || len(files) != 7 {
 		t.Fatalf("%v, %v", files, err)
 	}

@@ -67,6 +67,17 @@ func readMetrics(b *record.Bundle, o *Options) (*metrics, error) {
 	return m, nil
 }
 
+// ServerMetrics is server_metrics_export.json without slices; nil when nothing was scraped.
+func ServerMetrics(b *record.Bundle) ([]byte, error) {
+	o := &Options{}
+	m, err := readMetrics(b, o)
+	if err != nil || m == nil {
+		return nil, err
+	}
+	js, _, err := m.write(o)
+	return js, err
+}
+
 func (m *metrics) add(s *record.Sample, keep bool) {
 	e := m.endpoints[s.Source]
 	if e == nil {

@@ -39,12 +39,11 @@ type summary struct {
 	o      *Options
 
 	profiling, warmup []entry
-	hit, total        map[bool]int64 // blocks, by whether it was the profiling phase
 	kinds             map[rowError]int64
 }
 
 func newSummary(m *record.Meta, r *result.Result, o *Options) *summary {
-	return &summary{meta: m, result: r, o: o, hit: map[bool]int64{}, total: map[bool]int64{}, kinds: map[rowError]int64{}}
+	return &summary{meta: m, result: r, o: o, kinds: map[rowError]int64{}}
 }
 
 func (s *summary) add(q *record.Request, r *row) {
@@ -67,12 +66,6 @@ func (s *summary) add(q *record.Request, r *row) {
 		}
 		for _, c := range q.Chunks {
 			e.chunks = append(e.chunks, c.At)
-		}
-		if s.o.Theoretical != nil {
-			if hit, total, ok := s.o.Theoretical(q.Trace, q.Stream, q.Turn); ok {
-				s.hit[profiling] += min(hit, total)
-				s.total[profiling] += total
-			}
 		}
 	}
 	if profiling {
@@ -257,9 +250,14 @@ func (s *summary) phase(profiling bool) (map[string]stats, *curves) {
 	c := newCurves(spansOf(entries))
 	c.metrics(out, from, to)
 	waits(entries, out)
-	if n := s.total[profiling]; n > 0 {
-		hit := s.hit[profiling]
-		out["theoretical_prefix_cache_hit"] = stats{"unit": "%", "avg": 100 * float64(hit) / float64(n), "sum": float64(hit), "count": n}
+	if h := s.meta.RecordedHits; h != nil {
+		b := h.Warmup
+		if profiling {
+			b = h.Profiling
+		}
+		if b.Total > 0 {
+			out["theoretical_prefix_cache_hit"] = stats{"unit": "%", "avg": 100 * float64(b.Hit) / float64(b.Total), "sum": float64(b.Hit), "count": b.Total}
+		}
 	}
 	return out, c
 }
@@ -355,7 +353,7 @@ func (s *summary) write() (w written, err error) {
 		from, to := s.window(true)
 		doc["start_time"], doc["end_time"] = local(s.meta.EpochWallNs+from), local(s.meta.EpochWallNs+to)
 	}
-	meta := map[string]any{"dataset": s.o.Dataset, "scenario": nil, "submission_valid": nil, "submission_invalid_reasons": s.invalid()}
+	meta := map[string]any{"dataset": s.meta.Dataset, "scenario": nil, "submission_valid": nil, "submission_invalid_reasons": s.invalid()}
 	if s.o.Scenario != "" {
 		meta["scenario"], meta["submission_valid"] = s.o.Scenario, len(s.invalid()) == 0
 		meta["scenario_violations"] = s.o.Violations

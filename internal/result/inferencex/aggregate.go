@@ -31,6 +31,23 @@ func Aggregate(dir string, env Env, o Options) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	in, err := readInputs(dir)
+	if err != nil {
+		return nil, err
+	}
+	return in.form(p, &row, o)
+}
+
+// inputs are what a row is formed from.
+type inputs struct {
+	records    []profiled
+	accounting Accounting
+	summary    summary
+	server     *scraped
+	logs       []string
+}
+
+func readInputs(dir string) (*inputs, error) {
 	artifacts := artifactDir(dir)
 	records, accounting, err := readRecords(filepath.Join(artifacts, RecordsFile))
 	if err != nil {
@@ -48,22 +65,26 @@ func Aggregate(dir string, env Env, o Options) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	row.Accounting = accounting
-	row.Total, row.Successful = accounting.Total, accounting.Profiled
-	row.Dataset = summary.dataset
-	row.Requests = requestMetrics(records, summary.theoretical)
+	return &inputs{records, accounting, summary, server, logs}, nil
+}
+
+func (in *inputs) form(p *point, row *Row, o Options) (_ *Row, err error) {
+	row.Accounting = in.accounting
+	row.Total, row.Successful = in.accounting.Total, in.accounting.Profiled
+	row.Dataset = in.summary.dataset
+	row.Requests = requestMetrics(in.records, in.summary.theoretical)
 	if t := &row.Requests.Throughput; t.Total != nil && p.gpus > 0 {
 		per := func(r *PerSecond) *Number { return number(float64(r.Tokens) / float64(p.gpus)) }
 		t.PerGPU = &PerGPU{Total: per(t.Total), Output: per(t.Output), Input: per(t.Input)}
 	}
-	if row.Server, row.Warnings, err = serverSide(server, row.Framework, records, logs); err != nil {
+	if row.Server, row.Warnings, err = serverSide(in.server, row.Framework, in.records, in.logs); err != nil {
 		return nil, err
 	}
 	row.PoolTokens = row.Server.KV.GPUTokens
 	if o.Own {
-		row.Own = own(server, &row)
+		row.Own = own(in.server, row)
 	}
-	return &row, nil
+	return row, nil
 }
 
 // artifactDir is the folder that holds the records: aiperf_artifacts or the first below it.

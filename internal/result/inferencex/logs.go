@@ -43,18 +43,23 @@ func readLogs(dir string) ([]string, error) {
 			continue
 		}
 		seen[p] = true
-		f, err := os.Open(p)
+		text, err := head(p)
 		if err != nil {
 			return nil, err
 		}
-		b, err := io.ReadAll(io.LimitReader(f, logHead))
-		f.Close()
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, string(b))
+		out = append(out, text)
 	}
 	return out, nil
+}
+
+func head(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, logHead))
+	return string(b), err
 }
 
 func isFile(path string) bool {

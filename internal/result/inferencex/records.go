@@ -42,9 +42,14 @@ func readRecords(path string) ([]profiled, Accounting, error) {
 		return nil, Accounting{}, err
 	}
 	defer f.Close()
+	return parseRecords(f, path)
+}
+
+// parseRecords is readRecords; name stands in errors.
+func parseRecords(from io.Reader, path string) ([]profiled, Accounting, error) {
 	a := Accounting{Classes: map[string]int{}}
 	var out []profiled
-	r := bufio.NewReaderSize(f, 1<<20)
+	r := bufio.NewReaderSize(from, 1<<20)
 	for n := 1; ; n++ {
 		b, err := readLine(r)
 		if errors.Is(err, io.EOF) {

@@ -26,6 +26,11 @@ func Serving(path string, env Env) (map[string]any, error) {
 	if err := unmarshal(b, &bench); err != nil {
 		return nil, fmt.Errorf("%s: not the JSON of benchmark_serving: %w", path, err)
 	}
+	return servingOf(path, bench, env)
+}
+
+// servingOf is Serving; name stands in errors.
+func servingOf(path string, bench map[string]json.RawMessage, env Env) (map[string]any, error) {
 	s := servingRow{point: point{env: env}, path: path, bench: bench, row: map[string]any{}}
 	s.identity()
 	if strings.EqualFold(s.text("IS_MULTINODE"), "true") {
