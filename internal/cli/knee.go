@@ -75,6 +75,7 @@ and with the host tier, and the host memory that twice that concurrency would ne
 	fs.BoolVar(&f.exact, "exact", false, "find each knee between the given concurrencies by bisection")
 	fs.StringVar(&f.svg, "svg", "", "also draw hit rate against capacity into this `FILE`")
 	fs.StringVar(&f.courseSVG, "working-set-svg", "", "also draw the working set over time into this `FILE`")
+	fs.StringVar(&f.plan.recipes, "recipes", "", "`FOLDER` of recipes, before those that come with weir")
 	fs.StringVar(&f.plan.factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
 	floatVar(fs, &f.plan.poolGiB, "device-pool-gib", oneByteGB, maxGiB, "size of the device pool of a rank as the engine logged it, `GiB`")
 	fs.BoolVar(&f.plan.asRecipe, "as-recipe", false, "size host tiers as the published recipes do")

@@ -14,9 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
 )
 
@@ -33,6 +35,8 @@ type planFlags struct {
 	masters, keys                []string
 	runners, factsFile, scenario string
 	modelConfig, corpusPath      string
+	recipes                      string
+	ids                          []string // of the points, before their recipes filled what they leave open
 	explain, solve, asRecipe     bool
 	conc                         []int
 	engineGB, poolGiB            float64
@@ -81,6 +85,7 @@ largest that fits and is allowed; --as-recipe takes what the published launch sc
 	fs.StringVar(&f.scenario, "scenario", "", "keep one scenario: agentic-coding or fixed-seq-len")
 	fs.IntSliceVar(&f.conc, "conc", nil, "keep only these concurrencies")
 	fs.StringVar(&f.factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
+	fs.StringVar(&f.recipes, "recipes", "", "`FOLDER` of recipes, before those that come with weir")
 	fs.StringVar(&f.modelConfig, "model-config", "", "plan the model of a Hugging Face config.json instead")
 	fs.BoolVar(&f.explain, "explain", false, "print the worked sum in words")
 	fs.BoolVar(&f.solve, "solve", false, "print the largest host tier that fits and is allowed")
@@ -183,6 +188,9 @@ func (f *planFlags) run(ctx context.Context, app *App) error {
 	if err != nil {
 		return err
 	}
+	for i := range f.ids {
+		vs[i].PointID = f.ids[i]
+	}
 	switch {
 	case app.JSON:
 		err = app.printJSON(vs)
@@ -284,7 +292,39 @@ func (f *planFlags) points(keys []string, opt plan.Options) ([]*spec.Point, erro
 	if len(pts) == 0 {
 		return nil, usagef("no point is selected")
 	}
-	return pts, nil
+	f.ids = make([]string, len(pts))
+	for i, p := range pts {
+		f.ids[i] = p.ID()
+	}
+	return withRecipes(pts, f.recipes)
+}
+
+// withRecipes are points as they are planned when they are run: with what the recipes say that
+// they name, from a folder or from those that come with weir.
+func withRecipes(pts []*spec.Point, folder string) ([]*spec.Point, error) {
+	dirs := recipeDirs(folder)
+	known := map[string]*engine.Recipe{}
+	var errs []error
+	for i, p := range pts {
+		name := p.Weir.Recipe
+		if name == "" || name == run.SimRecipe {
+			continue
+		}
+		if known[name] == nil {
+			r, err := engine.Load(name, dirs...)
+			if err != nil {
+				return nil, usagef("%s:%d: weir.recipe: %w", p.Origin.File, p.Origin.Line, err)
+			}
+			known[name] = r
+		}
+		q, err := known[name].Planned(p)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		pts[i] = q
+	}
+	return pts, usage(errors.Join(errs...))
 }
 
 func (f *planFlags) byHand(opt plan.Options) ([]*spec.Point, error) {
@@ -349,8 +389,12 @@ func printVerdicts(app *App, vs []*plan.Verdict) error {
 			if r.Node.MemoryBytes.N > 0 {
 				limit = plan.GB(r.Node.LimitBytes)
 			}
-			rows = append(rows, []string{string(v.Status), fmt.Sprint(v.Conc), r.Name, fmt.Sprint(r.Device.Tokens), host,
-				fmt.Sprint(int64(r.Workers) * r.UniqueTokens()), fmt.Sprint(r.BytesPerToken), rank, pools, allowed, plan.GB(r.Node.TotalBytes), limit, v.Key})
+			device, unique := fmt.Sprint(r.Device.Tokens), fmt.Sprint(int64(r.Workers)*r.UniqueTokens())
+			if !r.Device.Known() {
+				device, unique = "unknown", "unknown"
+			}
+			rows = append(rows, []string{string(v.Status), fmt.Sprint(v.Conc), r.Name, device, host,
+				unique, fmt.Sprint(r.BytesPerToken), rank, pools, allowed, plan.GB(r.Node.TotalBytes), limit, v.Key})
 		}
 	}
 	if err := printMerged(app, rows, 1); err != nil {

@@ -22,6 +22,7 @@ import (
 type preflightFlags struct {
 	masters                       []string
 	runners, pointFile, role, out string
+	recipes                       string
 	conc, gpus                    int
 	ports                         []int
 	shm, bundle, corpus, model    string
@@ -55,6 +56,7 @@ the same report to a file.`,
 	}
 	fs := cmd.Flags()
 	inputFlags(fs, &f.masters, &f.runners)
+	fs.StringVar(&f.recipes, "recipes", "", "`FOLDER` of recipes, before those that come with weir")
 	fs.StringVar(&f.pointFile, "point", "", "`FILE` with one point as JSON, such as a bundle's point.json")
 	fs.StringVar(&f.role, "role", "", "workers that run here: unified, prefill or decode; default: the first of the point")
 	fs.BoolVar(&f.simulated, "simulated", false, "the engine is the simulator: of the point only the concurrency counts")
@@ -160,7 +162,7 @@ func (f *preflightFlags) point(args []string, q *plan.Request) (*spec.Point, err
 		}
 		return readPoint(f.pointFile, b, q)
 	}
-	pf := planFlags{masters: f.masters, runners: f.runners}
+	pf := planFlags{masters: f.masters, runners: f.runners, recipes: f.recipes}
 	var keys []string
 	for _, a := range args {
 		if strings.HasSuffix(a, ".yaml") || strings.HasSuffix(a, ".yml") {

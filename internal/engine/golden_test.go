@@ -65,6 +65,13 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s: %v", p.Key, err)
 			continue
 		}
+		q, err := r.Planned(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := plan.Compute(q, plan.Options{}); err != nil || v.Status != plan.Fits {
+			t.Errorf("%s does not fit as it stands: %v, %v", p.Key, err, v)
+		}
 		for n, got := range d.Scripts() {
 			file := filepath.Join("testdata", fmt.Sprintf("%s-c%d-node%d.sh", p.Key, p.Conc, n))
 			if *update {
@@ -241,7 +248,7 @@ func TestSeedBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pr := range d.Processes {
-		has := strings.Contains(strings.Join(pr.Argv, " "), "--enable-hierarchical-cache --hicache-ratio 3 --hicache-write-policy write_through")
+		has := strings.Contains(strings.Join(pr.Argv, " "), "--enable-hierarchical-cache --hicache-ratio 2 --hicache-write-policy write_through")
 		if has != (pr.Role == "prefill") {
 			t.Errorf("%s: host pool in the arguments: %v", pr.Name, has)
 		}

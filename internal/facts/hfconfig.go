@@ -396,9 +396,9 @@ func (c *hfConfig) experts(m *Model, n int64) {
 
 // harmless are keys that speak of attention and do not change what is cached.
 var harmless = []string{"attention_bias", "attention_dropout", "attn_implementation", "_attn_implementation", "attn_output_gate",
-	"use_sliding_window", "max_window_layers", "index_topk_pattern", "index_topk", "index_n_heads", "index_share_for_mtp_iteration", "attn_res_block_size", "latent_moe_use_norm", "attention_output_gate", "num_attention_heads", "compress_rope_theta", "attn_temperature", "attn_logit_softcapping",
+	"use_sliding_window", "max_window_layers", "index_topk_pattern", "index_topk", "index_n_heads", "index_share_for_mtp_iteration", "attn_res_block_size", "latent_moe_use_norm", "attention_output_gate", "num_attention_heads", "num_key_value_heads", "compress_rope_theta", "attn_temperature", "attn_logit_softcapping",
 	"attn_factor", "attn_scale", "query_pre_attn_scalar", "use_qk_norm", "sliding_window", "swa_rope_theta", "use_attention_sinks", "attention_out_bias",
-	"indexer_rope_interleave", "index_skip_topk_offset", "mamba_ssm_dtype", "initializer_range", "attention_chunk_size"}
+	"q_lora_rank", "o_lora_rank", "indexer_rope_interleave", "index_skip_topk_offset", "mamba_ssm_dtype", "initializer_range", "attention_chunk_size"}
 
 // ignored lists keys that were not read and look as if they said what is cached.
 func (c *hfConfig) ignored() []string {
@@ -407,7 +407,8 @@ func (c *hfConfig) ignored() []string {
 		if c.used[k] || slices.Contains(harmless, k) {
 			continue
 		}
-		for _, hint := range []string{"attn", "attention", "index_", "compress", "conv_kernel", "conv_size", "ssm", "mamba", "linear_", "sparse", "window", "hybrid", "latent"} {
+		for _, hint := range []string{"attn", "attention", "index_", "compress", "conv_kernel", "conv_size", "ssm", "mamba", "linear_", "sparse", "window", "hybrid", "latent",
+			"kv_", "_kv", "key_value", "lora_rank", "block_type", "layer_type", "layers_type", "shared_layers", "cross_", "_state", "state_"} {
 			if strings.Contains(k, hint) {
 				out = append(out, k)
 				break

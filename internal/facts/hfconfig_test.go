@@ -120,6 +120,8 @@ func TestHFConfigSaysWhatItDoesNotKnow(t *testing.T) {
 		`{` + base + `,"layer_types":["full_attention","wave_attention"]}`:          `1 of kind "wave_attention"`,
 		`{` + base + `,"layer_types":["full_attention","linear_attention"]}`:        `1 of kind "linear_attention"`,
 		`{` + base + `,"mamba_d_state":128,"attn_new_trick":3}`:                     "attn_new_trick, mamba_d_state",
+		`{` + base + `,"num_kv_shared_layers":10,"layers_block_type":["x"]}`:        "layers_block_type, num_kv_shared_layers",
+		`{` + base + `,"kv_lora_rank_foo":512}`:                                     "kv_lora_rank_foo",
 		`{` + base + `,"compress_ratios":[4,9],"head_dim":64,"sliding_window":8}`:   "1 layers of ratio 9",
 		`{` + base + `,"sparse_attention_config":{"use_sparse_attention":true}}`:    "sparse_attention_config",
 		`{` + base + `,"layer_types":["full_attention","chunked_attention"],"x":1}`: `1 of kind "chunked_attention"`,

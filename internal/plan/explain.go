@@ -44,17 +44,27 @@ func (r *Role) explain(p func(string, ...any)) {
 	p("    device pool of a rank")
 	p("      HBM          %12s  %s", GiB(d.HBMBytes.N), d.HBMBytes.From)
 	p("      x fraction   %12s  %s", ppm(d.FractionPPM.N), d.FractionPPM.From)
-	p("      - weights    %12s  %s", GiB(d.WeightBytes.N), d.WeightBytes.From)
-	p("      - reserve    %12s  %s", GiB(d.ReserveBytes.N), d.ReserveBytes.From)
+	gib := func(v Value) string {
+		if !v.Known() {
+			return "unknown"
+		}
+		return GiB(v.N)
+	}
+	p("      - weights    %12s  %s", gib(d.WeightBytes), d.WeightBytes.From)
+	p("      - reserve    %12s  %s", gib(d.ReserveBytes), d.ReserveBytes.From)
 	if d.StateBytes > 0 {
 		p("      - state      %12s  %d slots x %s B: %s", GiB(d.StateBytes), d.StateSlots, thousands(d.StateBytesPerSeq), d.stateFormula)
 	}
-	p("      = pool       %12s  %s", GiB(d.PoolBytes), d.PoolFrom)
+	pool, tokens, unique := GiB(d.PoolBytes), thousands(d.Tokens), thousands(d.UniqueTokens)
+	if !d.Known() {
+		pool, tokens, unique = "unknown", "unknown", "unknown"
+	}
+	p("      = pool       %12s  %s", pool, d.PoolFrom)
 	p("      / bytes      %12s  for a token in all pools (%s KV, pages of %d)", thousands(r.BytesPerToken), r.KVDType, r.PageSize)
 	for _, q := range d.Pools {
 		p("        %-17s %9s B x %13s slots = %11s  %s", q.Name, thousands(q.BytesPerSlot), thousands(q.Slots), GiB(q.Bytes), q.Formula)
 	}
-	p("      = tokens     %12s  on a rank; %s distinct in a worker (x %s x dcp %d)", thousands(d.Tokens), thousands(d.UniqueTokens), plural(r.AttnDP, "group"), r.DCP)
+	p("      = tokens     %12s  on a rank; %s distinct in a worker (x %s x dcp %d)", tokens, unique, plural(r.AttnDP, "group"), r.DCP)
 	if h := r.Host; h != nil {
 		r.explainHost(h, p)
 	}

@@ -9,6 +9,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -122,10 +123,22 @@ type Role struct {
 	Node               NodeSum `json:"node"`
 }
 
-// A Value is a number and where it came from.
+// A Value is a number and where it came from. One that came from nowhere is unknown.
 type Value struct {
 	N    int64  `json:"n"`
 	From string `json:"from"`
+}
+
+// Known says whether there is a number.
+func (v Value) Known() bool { return v.From != "" }
+
+// MarshalJSON writes null for a number that is not known.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if !v.Known() {
+		return []byte("null"), nil
+	}
+	type plain Value
+	return json.Marshal(plain(v))
 }
 
 // Device is the memory of one rank.
@@ -148,6 +161,9 @@ type Device struct {
 	UniqueTokens int64  `json:"unique_tokens"`
 	Pools        []Pool `json:"pools"`
 }
+
+// Known says whether the size of the pool is known, so that its zeros are none.
+func (d *Device) Known() bool { return d.PoolBytes != 0 || d.WeightBytes.Known() }
 
 // Host is the host tier of one rank.
 type Host struct {

@@ -55,19 +55,19 @@ func readUtilization(o object, b *block, c *config) {
 			}
 		}
 	}
-	needs, dram, weir := 0, 0, c.weir.node != nil
+	needs, held, weir := 0, 0, c.weir.node != nil
 	for _, e := range b.entries {
 		weir = weir || e.weir.node != nil
 		if e.offload.V != "dram" {
 			continue
 		}
-		dram++
-		w := e.weir.over(c.weir)
-		if w.sizesHost() {
-			continue
+		// A pool that is sized by itself is held against the share where there is one.
+		if own := e.weir.over(c.weir); own.sizesHost() {
+			held++
+		} else {
+			needs++
 		}
-		needs++
-		if c.hardware == nil {
+		if c.hardware == nil || v == nil {
 			continue
 		}
 		e.budget = budgetOf(o, e, c, util)
@@ -76,14 +76,11 @@ func readUtilization(o object, b *block, c *config) {
 	case needs > 0 && v == nil && o.ok:
 		o.fail(fmt.Sprintf("dram-utilization is missing: %d of %d entries have kv-offloading: dram and no host pool size of their own",
 			needs, len(b.entries)), "add 'dram-utilization: 0.80'")
-	case needs > 0 && v != nil && c.hardware == nil && c.runnerKnown:
+	case needs+held > 0 && v != nil && c.hardware == nil && c.runnerKnown:
 		v.fail("the budget needs the host memory of runner "+c.runner.V+", and runners.yaml has no hardware for it",
 			"add hardware: "+c.runner.V+": { available-cpu-dram-mib: ..., gpus-per-node: ... }")
-	case needs == 0 && v != nil:
+	case needs+held == 0 && v != nil:
 		what := "dram-utilization has no effect: no entry has kv-offloading: dram"
-		if dram > 0 {
-			what = "dram-utilization has no effect: every entry with kv-offloading: dram sizes its host pool itself (weir)"
-		}
 		if weir {
 			v.fail(what, "remove it")
 		} else { // files of InferenceX have it in places

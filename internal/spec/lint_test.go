@@ -92,9 +92,9 @@ func TestEveryLintRule(t *testing.T) {
 		rule, file, old, new, want string
 	}{
 		{"dram-share", "recipes/r.yaml", "hicache-size: 270", "hicache-size: 400",
-			"recipes/r.yaml:6:67: dram-share: hicache-size: 400 GB x 4 ranks = 1600 GB is over the share 1499.999 GB (2999.999 GB the 3 TB cap x 4/8 GPUs); use 374.999 GB or less per rank"},
+			"recipes/r.yaml:6:67: dram-share: hicache-size: 400 GB x 4 ranks = 1600 GB, without pools that this size does not count, is over the share 1499.999 GB (2999.999 GB the 3 TB cap x 4/8 GPUs); use 374.999 GB or less per rank"},
 		{"dram-share", "m.yaml", "conc-list: [8]", "conc-list: [8]\n        weir: { host-gb-per-rank: 375.1 }",
-			"m.yaml:19:35: dram-share: host-gb-per-rank: 375.1 GB x 4 ranks = 1500.4 GB is over the share 1499.999 GB (2999.999 GB the 3 TB cap x 4/8 GPUs); use 374.999 GB or less per rank"},
+			"m.yaml:19:35: dram-share: host-gb-per-rank: 375.1 GB x 4 ranks = 1500.4 GB, without pools that this size does not count, is over the share 1499.999 GB (2999.999 GB the 3 TB cap x 4/8 GPUs); use 374.999 GB or less per rank"},
 		{"dram-share", "m.yaml", "additional-settings: [", `additional-settings: ["TOTAL_CPU_DRAM_GB=1300", `,
 			"m.yaml:19:86: dram-share: c sets 1300 GB and the share is 1199 GB; remove the setting or lower it to 1199"},
 		{"golden-al", "recipes/r.yaml", "'2.50'", "'2.99'",

@@ -152,7 +152,7 @@ func (l *linter) checkDRAMShare(c *config, b *block, e *entry) {
 func (l *linter) checkPool(at Pos, c *config, gpus int, perRank int64, name string) {
 	limit, how := shareLimit(c, gpus)
 	if total := perRank * int64(gpus); total > limit {
-		l.add(at, "dram-share", fmt.Sprintf("%s: %s x %d ranks = %s is over the share %s (%s)",
+		l.add(at, "dram-share", fmt.Sprintf("%s: %s x %d ranks = %s, without pools that this size does not count, is over the share %s (%s)",
 			name, gb(perRank), gpus, gb(total), gb(limit), how), "use "+gb(limit/int64(gpus))+" or less per rank")
 	}
 }

@@ -243,8 +243,6 @@ var ruleCases = []ruleCase{
 		`m.yaml:11:25: c.scenarios.agentic-coding[0].dram-utilization: 1.01 is not above 0 and not above 1; write a share such as 0.80`},
 	{"utilization without effect", agentMaster, "dram, kv-offload-backend: { name: hicache, version: \"1.2\" }", "none, weir: { page-size: 64 }",
 		`m.yaml:11:25: c.scenarios.agentic-coding[0].dram-utilization: dram-utilization has no effect: no entry has kv-offloading: dram; remove it`},
-	{"utilization beside a sized pool", agentMaster, "kv-offloading: dram,", "weir: { host-ratio: 2 }, kv-offloading: dram,",
-		`m.yaml:11:25: c.scenarios.agentic-coding[0].dram-utilization: dram-utilization has no effect: every entry with kv-offloading: dram sizes its host pool itself (weir); remove it`},
 
 	// Weir's own fields.
 	{"memory share", agentMaster, "precision: fp8", "precision: fp8\n  weir: { mem-fraction: 1.5 }",
@@ -258,8 +256,7 @@ var ruleCases = []ruleCase{
 	{"seed twice", agentMaster, "precision: fp8", "precision: fp8\n  weir: { seeds: [2, 2] }",
 		`m.yaml:6:22: c.weir.seeds[1]: 2 is in the list twice; remove one; 'repeats' repeats a seed`},
 	{"two pool sizes", agentMaster, "kv-offloading: dram,", "weir: { host-ratio: 2, host-gb-per-rank: 10 }, kv-offloading: dram,",
-		"m.yaml:11:25: c.scenarios.agentic-coding[0].dram-utilization: dram-utilization has no effect: every entry with kv-offloading: dram sizes its host pool itself (weir); remove it\n" +
-			"m.yaml:14:38: c.scenarios.agentic-coding[0].search-space[1].weir.host-ratio: host-ratio stands beside host-gb-per-rank; keep one: each sizes the host pool"},
+		"m.yaml:14:38: c.scenarios.agentic-coding[0].search-space[1].weir.host-ratio: host-ratio stands beside host-gb-per-rank; keep one: each sizes the host pool"},
 	{"host field without a host tier", agentMaster, "kv-offloading: none,", "weir: { write-policy: write_back }, kv-offloading: none,",
 		`m.yaml:13:40: c.scenarios.agentic-coding[0].search-space[0].weir.write-policy: write-policy has no effect without kv-offloading: dram; remove it`},
 	{"host field of a config without one", fixedMaster, "precision: fp8", "precision: fp8\n  weir: { host-ratio: 2 }",
@@ -297,6 +294,33 @@ var ruleCases = []ruleCase{
 }
 
 const ruleRunners = testRunners
+
+// TestSizedPoolHasABudget: a share beside a pool that is sized by itself is what the pool is held
+// against.
+func TestSizedPoolHasABudget(t *testing.T) {
+	budget := func(master string) int64 {
+		t.Helper()
+		set, err := loadText(t, master, ruleRunners)
+		if err != nil {
+			t.Fatal(err)
+		}
+		points, err := set.Points(Selection{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range points {
+			if p.Offload.Mode == "dram" {
+				return p.Offload.BudgetGB
+			}
+		}
+		t.Fatal("no point has a host tier")
+		return 0
+	}
+	sized := strings.Replace(agentMaster, "kv-offloading: dram,", "weir: { host-ratio: 2 }, kv-offloading: dram,", 1)
+	if got, want := budget(sized), budget(agentMaster); got != want || want == 0 {
+		t.Errorf("a budget of %d GB beside a ratio, %d GB without one", got, want)
+	}
+}
 
 func TestEveryRule(t *testing.T) {
 	runners := strings.Replace(ruleRunners, "labels:\n", "labels:\n  cluster:bare: [b]\n", 1)

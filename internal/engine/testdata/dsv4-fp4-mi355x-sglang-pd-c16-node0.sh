@@ -30,7 +30,7 @@ env \
     --mem-fraction-static 0.85 \
     --page-size 256 \
     --enable-hierarchical-cache \
-    --hicache-ratio 3 \
+    --hicache-ratio 2 \
     --hicache-write-policy write_through \
     --speculative-algorithm EAGLE \
     --speculative-num-steps 3 \
