@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
@@ -63,6 +65,12 @@ func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat i
 	}
 	if j.Verdict, err = plan.Compute(q, opt); err != nil {
 		return nil, err
+	}
+	if j.Recipe == nil && j.Verdict.Status == plan.Fits {
+		set := cmp.Or(opt.Facts, facts.Embedded())
+		if err := cmp.Or(engine.Simulated(p, j.Verdict, set), run.Simulable(p, j.Verdict, set)); err != nil {
+			return nil, err
+		}
 	}
 	j.Replay.PressureRequests = f.warmup
 	j.Replay.MaxOut = f.maxOut

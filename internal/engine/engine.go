@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/spec"
 )
@@ -120,6 +121,10 @@ func Names() []string { return slices.Sorted(maps.Keys(adapters)) }
 
 // Build turns a planned point and its recipe into processes.
 func Build(p *spec.Point, v *plan.Verdict, r *Recipe, pl Place) (*Deployment, error) {
+	return buildWith(p, v, r, pl, facts.Embedded())
+}
+
+func buildWith(p *spec.Point, v *plan.Verdict, r *Recipe, pl Place, set *facts.Set) (*Deployment, error) {
 	a := adapters[r.Engine]
 	if a == nil {
 		return nil, fmt.Errorf("%s: engine %q is not known; known: %s", r.where(), r.Engine, strings.Join(Names(), ", "))
@@ -133,7 +138,7 @@ func Build(p *spec.Point, v *plan.Verdict, r *Recipe, pl Place) (*Deployment, er
 	if v == nil || len(v.Roles) == 0 {
 		return nil, fmt.Errorf("%s: %s has no plan", where(p), p.Key)
 	}
-	b := &build{a: a, p: p, v: v, r: r, pl: pl, fields: fieldsOf(p)}
+	b := &build{a: a, p: p, v: v, r: r, pl: pl, fields: fieldsOf(p), set: set}
 	b.d = &Deployment{Engine: r.Engine, Recipe: r.Name, Image: p.Image, Model: p.Model}
 	b.layout()
 	if err := a.build(b); err != nil {
@@ -170,6 +175,7 @@ type build struct {
 	slots  []slot
 	errs   []error
 	bare   bool // a frontend of another kind stands before the workers
+	set    *facts.Set
 }
 
 // A slot is one worker on one node.

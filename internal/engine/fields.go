@@ -122,6 +122,11 @@ func (b *build) unconsumed() error {
 		if f.used {
 			continue
 		}
+		if b.r.Name == "sim" {
+			errs = append(errs, fmt.Errorf("%s: %s: field %s has the value %q and the simulated engine models nothing of it; remove it from the config, or name a recipe that passes it to an engine",
+				where(b.p), b.p.Key, f.name, f.value))
+			continue
+		}
 		errs = append(errs, fmt.Errorf("%s: %s: field %s has the value %q and nothing passes it to the engine: neither the adapter %s nor recipe %s uses it; remove it from the config, or use it in the recipe as ${%s} or in a condition",
 			where(b.p), b.p.Key, f.name, f.value, b.a.name, b.r.Name, f.name))
 	}

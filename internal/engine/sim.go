@@ -2,8 +2,11 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/plan"
+	"github.com/weirbench/weir/internal/spec"
 )
 
 // The simulated engine runs as processes of this program ('weir sim serve'), so that everything
@@ -13,6 +16,16 @@ var _ = register(&adapter{name: "sim", memory: map[string]string{
 	"write-policy": "memory.write-policy", "host-tokens": "memory.host-pool", "host-ratio": "memory.host-pool",
 	"draft-tokens": "memory.draft-tokens", "device-tokens": "memory.fraction",
 }, build: (*build).sim})
+
+// simTiers are the host tiers that the simulator models, by what points call them.
+var simTiers = []string{"", "hicache", "native"}
+
+// Simulated says whether the simulator models all that a planned point says: a field with a value
+// that nothing acts on is an error, as it is for an engine that is started.
+func Simulated(p *spec.Point, v *plan.Verdict, set *facts.Set) error {
+	_, err := buildWith(p, v, &Recipe{Name: "sim", Engine: "sim"}, Place{}, set)
+	return err
+}
 
 func (b *build) sim() error {
 	b.takeCommon()
@@ -100,7 +113,9 @@ func (b *build) simWorker(program []string, s slot) Process {
 	for _, f := range []string{"pp", "ep", "dcp-size", "pcp-size"} {
 		if v, ok := b.fields.get(side + f); ok {
 			b.fields.take(side + f)
-			if f != "ep" {
+			if f == "ep" {
+				a.set("the point's ep", f, v)
+			} else {
 				b.fail("%s: %s%s %s: the simulated engine does not model it", where(b.p), side, f, v)
 			}
 		}
@@ -114,6 +129,9 @@ func (b *build) simWorker(program []string, s slot) Process {
 	a.field("max-model-len", "context-length")
 	a.field("weir.schedule-policy", "schedule-policy")
 	if b.fields.take("kv-offloading") != "" {
+		if t := b.p.Offload.Backend.Name; !slices.Contains(simTiers, t) {
+			b.fail("%s: kv-offload-backend %s: the simulated engine models SGLang's hicache and vLLM's native offload; name one of them, or start the engine with a recipe", where(b.p), t)
+		}
 		for _, f := range []string{"kv-offload-backend", "weir.write-policy", "weir.host-ratio", "weir.host-gb-per-rank"} {
 			b.fields.take(f)
 		}
@@ -130,7 +148,7 @@ func (b *build) simWorker(program []string, s slot) Process {
 		n := b.p.Weir.DraftTokens
 		b.fields.take("weir.draft-tokens")
 		b.fields.take("decode.settings.DECODE_MTP_SIZE")
-		ppm, ok := facts.Embedded().AcceptedPPM(b.v.Model, m, n)
+		ppm, ok := b.set.AcceptedPPM(b.v.Model, m, n)
 		if !ok {
 			b.fail("%s: nobody measured how many of %d drafted tokens %s accepts with %s (facts, acceptances)", where(b.p), n, b.v.Model, m)
 		} else {

@@ -38,6 +38,20 @@ func simulated(p *spec.Point, v *plan.Verdict, set *facts.Set) (simTarget, sim.C
 	return k, cc.Workers[0], err
 }
 
+// Simulable says why the simulated engine cannot stand for the engine of a planned point.
+func Simulable(p *spec.Point, v *plan.Verdict, set *facts.Set) error {
+	var err error
+	if p.Unified != nil {
+		_, err = SimConfig(p, v, set)
+	} else {
+		_, err = SimCluster(p, v, set)
+	}
+	if err != nil {
+		return fmt.Errorf("%s:%d: %w", p.Origin.File, p.Origin.Line, err)
+	}
+	return nil
+}
+
 // SimCluster is the simulated cluster of a planned multi-node point.
 func SimCluster(p *spec.Point, v *plan.Verdict, set *facts.Set) (sim.ClusterConfig, error) {
 	var cc sim.ClusterConfig
