@@ -41,6 +41,7 @@ type measured struct {
 			ITL  *float64 `json:"itl_bound_s"`
 		}
 		Requests struct{ OK, Failed int }
+		Server   struct{ Samples int }
 	}
 }
 
@@ -62,7 +63,7 @@ func TestCalibrated(t *testing.T) {
 		{"http1", nil, false, 1, client.Load{}},
 		{"tls", []string{"--insecure"}, true, 1, client.Load{TLS: true}},
 		{"h2", []string{"--insecure", "--protocol", "h2"}, true, 2, client.Load{Protocol: client.HTTP2}},
-		{"h2c", []string{"--protocol", "h2c", "--no-metrics"}, false, 2, client.Load{Protocol: client.H2C}},
+		{"h2c", []string{"--protocol", "h2c"}, false, 2, client.Load{Protocol: client.H2C}},
 	} {
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +91,9 @@ func TestCalibrated(t *testing.T) {
 				h := m.point.Client.Detail.Health
 				if m.result.Requests.OK != 10 || h.TTFT.N != 10 || h.Unbounded != 0 || h.Stamps != "kernel" {
 					t.Errorf("%d ok, %d failed; of 10 requests %d have a bound and %d none; stamps %s", m.result.Requests.OK, m.result.Requests.Failed, h.TTFT.N, h.Unbounded, h.Stamps)
+				}
+				if m.result.Server.Samples == 0 {
+					t.Error("the server's metrics were not sampled")
 				}
 				if m.point.Engine.Facts["template"] == "" {
 					t.Error("the probes learned no template")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -36,16 +37,16 @@ func (f *metricsFlags) options(c client.Config) (*scrape.Options, error) {
 	if f.every < 10*time.Millisecond {
 		return nil, fmt.Errorf("--metrics-every is %s: at least 10ms", f.every)
 	}
-	urls := f.urls
+	urls, spoken := f.urls, (*http.Protocols)(nil)
 	if len(urls) == 0 {
-		urls = c.URLs
+		urls, spoken = c.URLs, c.Protocols()
 	}
 	for _, u := range urls {
 		if _, err := scrape.Endpoint(u); err != nil {
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
 	}
-	return &scrape.Options{URLs: urls, Every: f.every, Require: f.require, TLS: c.TLS}, nil
+	return &scrape.Options{URLs: urls, Every: f.every, Require: f.require, TLS: c.TLS, Protocols: spoken}, nil
 }
 
 // poolLine prints the size of the device pool, who told it and what was planned.

@@ -48,6 +48,11 @@ func (c *Config) Call(ctx context.Context, method, path string, body Body) (raw 
 
 // once is a transport for one request: its connection is not kept.
 func (c *Config) once() http.RoundTripper {
+	return &http.Transport{TLSClientConfig: c.TLS, DisableKeepAlives: true, Protocols: c.Protocols()}
+}
+
+// Protocols are the versions of HTTP that the configuration speaks: one.
+func (c *Config) Protocols() *http.Protocols {
 	p := new(http.Protocols)
 	switch c.Protocol {
 	case HTTP2:
@@ -57,5 +62,5 @@ func (c *Config) once() http.RoundTripper {
 	default:
 		p.SetHTTP1(true)
 	}
-	return &http.Transport{TLSClientConfig: c.TLS, DisableKeepAlives: true, Protocols: p}
+	return p
 }

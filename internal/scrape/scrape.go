@@ -45,6 +45,8 @@ type Options struct {
 	Require []string
 	Header  http.Header
 	TLS     *tls.Config
+	// Protocols are the versions of HTTP that are spoken; nil is HTTP/1.1.
+	Protocols *http.Protocols
 	// Now is the time since the run's epoch in nanoseconds.
 	Now func() int64
 	// Write takes every sample, one at a time and never from the goroutine that loads.
@@ -115,7 +117,7 @@ func New(o Options) (*Scraper, error) {
 		}
 		seen = append(seen, u)
 		s.endpoints = append(s.endpoints, &endpoint{url: u, report: Report{URL: u}, client: &http.Client{
-			Transport: &http.Transport{TLSClientConfig: o.TLS, MaxIdleConnsPerHost: 1, DisableCompression: true},
+			Transport: &http.Transport{TLSClientConfig: o.TLS, Protocols: o.Protocols, MaxIdleConnsPerHost: 1, DisableCompression: true},
 		}})
 	}
 	return s, nil
