@@ -55,6 +55,7 @@ type answer struct {
 	finished bool                                  // a finish reason was seen
 	failure  *record.Failure
 	keep     bool // collect the text
+	called   bool // a tool was called
 	text     []byte
 	thoughts []byte
 	usageRaw bool // usage was seen
@@ -228,6 +229,7 @@ func (a *answer) token() {
 		a.firstIn = true
 	}
 	a.lastIn = true
+	a.called = a.called || a.frame.called
 	if a.frame.visible && t.FirstVisible == record.Never {
 		t.FirstVisible = a.at
 	}

@@ -160,6 +160,46 @@ func TestHugeFrame(t *testing.T) {
 	}
 }
 
+// TestLocalCount: what is counted is all the text of every CountEvery-th answer, but not of one
+// that called a tool or came as ids.
+func TestLocalCount(t *testing.T) {
+	say := func(deltas ...string) string {
+		out := sseHead
+		for _, d := range deltas {
+			out += chunk(`data: {"choices":[{"delta":` + d + `}]}` + "\n\n")
+		}
+		return out + chunk(doneEvent) + "0\r\n\r\n"
+	}
+	answers := map[string]int64{
+		say(`{"content":"a\u00e9"}`, `{"content":"b\n"}`):                                    5,
+		say(`{"reasoning_content":"hm"}`, `{"content":"b"}`):                                 203,
+		say(`{"content":"a"}`, `{"tool_calls":[{"function":{"name":"f","arguments":"1"}}]}`): -1,
+	}
+	for text, want := range answers {
+		url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
+			for {
+				if _, _, err := readRequest(r); err != nil {
+					return
+				}
+				io.WriteString(c, text)
+			}
+		})
+		r := newRig(t, Config{URLs: []string{url}, CountEvery: 2, Count: func(content, reasoning []byte) int64 {
+			return int64(len(content)) + 101*int64(len(reasoning))
+		}})
+		for seq := range uint64(4) {
+			rec := r.do(t, request(seq+1))
+			if want >= 0 && rec.Seq%2 == 0 {
+				if rec.LocalOutput == nil || *rec.LocalOutput != want {
+					t.Errorf("%q: %+v", text, rec)
+				}
+			} else if rec.LocalOutput != nil {
+				t.Errorf("request %d was counted: %q", rec.Seq, text)
+			}
+		}
+	}
+}
+
 // streams is a handler that behaves as the path says.
 func streams(t testing.TB) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

@@ -7,6 +7,7 @@ import "bytes"
 type frame struct {
 	reasoning bool // it holds non-empty reasoning text
 	visible   bool // it holds non-empty content or tool-call text
+	called    bool // it holds a tool call
 	finished  bool // it says why the answer ended, or that it did
 	last      bool // it is the last event of its dialect
 	usage     usage
@@ -29,7 +30,7 @@ func (f *frame) reset(keep bool) {
 
 // forget drops what was said so far: a key that occurs twice counts as it stands last.
 func (f *frame) forget() {
-	f.reasoning, f.visible, f.bytes = false, false, 0
+	f.reasoning, f.visible, f.called, f.bytes = false, false, false, 0
 	f.content, f.reasonings = f.content[:0], f.reasonings[:0]
 }
 
@@ -244,6 +245,7 @@ func (d *delta) read(s *jsonScan, f *frame) {
 }
 
 func (f *frame) toolCall(s *jsonScan) {
+	f.called = true
 	if !s.object() {
 		return
 	}
@@ -323,6 +325,7 @@ func (f *frame) part(s *jsonScan) {
 	f.say(name)
 	f.say(text)
 	f.say(partial)
+	f.called = f.called || len(partial)+len(name) > 0
 }
 
 // textOf reads the member "text" of an object.

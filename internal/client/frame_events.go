@@ -20,9 +20,11 @@ func (f *frame) responses(s *jsonScan) {
 		}
 	}
 	switch string(kind) {
-	case "response.output_text.delta", "response.refusal.delta",
-		"response.function_call_arguments.delta", "response.custom_tool_call_input.delta",
+	case "response.output_text.delta", "response.refusal.delta":
+		f.say(text)
+	case "response.function_call_arguments.delta", "response.custom_tool_call_input.delta",
 		"response.mcp_call_arguments.delta", "response.code_interpreter_call_code.delta":
+		f.called = true
 		f.say(text)
 	case "response.reasoning_text.delta", "response.reasoning_summary_text.delta",
 		"response.reasoning.delta":

@@ -372,7 +372,8 @@ func (t *Target) finished(x *exchange) {
 	last := t.closed && len(t.flying) == 0
 	t.mu.Unlock()
 	e := ending{rec: x.rec}
-	if x.ans.keep && x.rec.Failure == nil {
+	// The marks around a tool call are tokens without text, and ids have none at all.
+	if x.ans.keep && x.rec.Failure == nil && !x.ans.called && len(x.ans.text)+len(x.ans.thoughts) > 0 {
 		e.count, e.content, e.reasoning = true, x.ans.text, x.ans.thoughts
 	}
 	t.ended.put(e)

@@ -16,7 +16,15 @@ type belief struct {
 
 	// Of the answers whose tokens were counted here too: how many, and both counts.
 	counted, counts, local int64
+	marks                  int64 // tokens that have no text in them, at most
 }
+
+// Tokens of an answer that have no text: the mark of its end, and those around reasoning that a
+// server takes out.
+const (
+	endMark        = 1
+	reasoningMarks = 6
+)
 
 // oddity counts requests and keeps what is to be said of the earliest.
 type oddity struct {
@@ -67,6 +75,9 @@ func (b *belief) of(q *record.Request) *record.Request {
 		b.counted++
 		b.counts += c.OutputTokens
 		b.local += *c.LocalOutput
+		if b.marks += endMark; c.Times.FirstVisible != c.Times.FirstToken {
+			b.marks += reasoningMarks
+		}
 	}
 	if d := c.UsageDoubt(); d != "" {
 		b.doubted.add(q, "%s", d)
@@ -92,12 +103,11 @@ func (t *tally) implausible(bad func(Code, string, ...any)) {
 }
 
 // localDrift is the output tokens that the server counted over those that were counted here, in
-// the answers that were, minus one; nil when none was. A token an answer, the mark of its end,
-// has no text and is let pass.
+// the answers that were, minus one; nil when none was. Marks, which have no text, are let pass.
 func (b *belief) localDrift() *float64 {
 	off := b.counts - b.local
 	if off > 0 {
-		off = max(off-b.counted, 0)
+		off = max(off-b.marks, 0)
 	}
 	return ratio(float64(off), float64(b.local))
 }
