@@ -211,7 +211,7 @@ func (x *exchange) read(c *conn) (again bool) {
 		if d := x.deadline(); armed == 0 {
 			armed = d
 			c.SetReadDeadline(time.Now().Add(time.Duration(d - x.t.clock.Now())))
-			if x.cancelled.Load() {
+			if x.cancelled.Load() || x.bodyFault.Load() != nil { // it was set before, to no avail
 				c.SetReadDeadline(time.Unix(1, 0))
 			}
 		} else if d < armed { // a shorter phase began
