@@ -43,8 +43,14 @@ master file, a bundle a point, the store and the report.`,
 			if err != nil {
 				return usage(err)
 			}
-			c, err := demoTraces(filepath.Join(f.out, "traces"), traces)
+			c, err := corpus.Generate(corpus.GenerateOptions{Seed: demoSeed, Traces: traces})
 			if err != nil {
+				return usage(err)
+			}
+			if _, err := f.ready(points, c); err != nil {
+				return err
+			}
+			if c, err = demoTraces(filepath.Join(f.out, "traces"), c); err != nil {
 				return err
 			}
 			f.command = "weir demo"
@@ -57,13 +63,9 @@ master file, a bundle a point, the store and the report.`,
 	return cmd
 }
 
-// demoTraces leaves the demo's traces in dir, in place of those of an earlier demo that differ,
+// demoTraces leaves traces in dir, in place of those of an earlier demo that differ,
 // and reads them back, as a sweep of recorded traces would.
-func demoTraces(dir string, n int) (*corpus.Corpus, error) {
-	c, err := corpus.Generate(corpus.GenerateOptions{Seed: demoSeed, Traces: n})
-	if err != nil {
-		return nil, usage(err)
-	}
+func demoTraces(dir string, c *corpus.Corpus) (*corpus.Corpus, error) {
 	if have, err := corpus.Load(dir, corpus.LoadOptions{}); err == nil && have.Fingerprint == c.Fingerprint {
 		return have, nil
 	}

@@ -37,6 +37,7 @@ type sweepFlags struct {
 	gpuHours float64
 	corpus   string // where the traces were read from
 	command  string // that made the sweep, for the report
+	save     bool   // keep the command for 'weir sweep attach'
 }
 
 func (f *sweepFlags) add(cmd *cobra.Command) {
@@ -93,10 +94,7 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 			if err := folderForOutput(f.out); err != nil {
 				return err
 			}
-			f.command, f.corpus = commandLine(cmd, args), corpusPath
-			if err := saveCommand(f.out); err != nil {
-				return err
-			}
+			f.command, f.corpus, f.save = commandLine(cmd, args), corpusPath, true
 			return app.sweep(cmd.Context(), points, c, f)
 		},
 	}
@@ -144,35 +142,29 @@ func sweepDir(keys, masters []string) string {
 
 // sweep runs points and leaves bundles, store and report in f.out.
 func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus, f sweepFlags) error {
-	if len(points) == 0 {
-		return usagef("the selection has no point: check the key, --conc and the scenario")
-	}
-	jobs, err := prepare(points, c, f)
+	s, err := f.ready(points, c)
 	if err != nil {
-		return usage(err)
+		return err
+	}
+	jobs := s.Jobs
+	if f.save {
+		if err := saveCommand(f.out); err != nil {
+			return err
+		}
 	}
 	st, err := a.openStore(f.out)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-
-	ex, parallel, err := f.executor(jobs)
-	if err != nil {
-		return err
-	}
 	tbl := newSweepTable(a, jobs)
 	var storeErr error
-	s := run.Sweep{Dir: f.out, Jobs: jobs, Executor: ex, Parallel: parallel, FailFast: f.failFast,
-		Report: func(u run.Update) {
-			if u.Result != nil {
-				e := store.Entry{Result: u.Result, Sweep: filepath.Base(f.out), Bundle: run.BundleDir(f.out, jobs[u.Index])}
-				storeErr = errors.Join(storeErr, st.Put(context.WithoutCancel(ctx), e))
-			}
-			tbl.update(u)
-		}}
-	if f.adaptive {
-		s.Adaptive = &run.Adaptive{GPUHours: f.gpuHours, Knee: predictedKnee}
+	s.Report = func(u run.Update) {
+		if u.Result != nil {
+			e := store.Entry{Result: u.Result, Sweep: filepath.Base(f.out), Bundle: run.BundleDir(f.out, jobs[u.Index])}
+			storeErr = errors.Join(storeErr, st.Put(context.WithoutCancel(ctx), e))
+		}
+		tbl.update(u)
 	}
 	sum, err := s.Run(ctx)
 	tbl.done()
@@ -185,7 +177,7 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 		return fmt.Errorf("interrupted: %d of %d points have whole bundles in %s; the same command runs the rest",
 			bundlesIn(f.out, jobs), len(jobs), f.out)
 	}
-	if errors.Is(err, run.ErrLocked) {
+	if errors.Is(err, run.ErrLocked) || errors.Is(err, run.ErrOtherRun) {
 		return usage(err)
 	}
 	if err = errors.Join(err, storeErr); err != nil {
@@ -211,6 +203,29 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 		return invalid(fmt.Errorf("%d of %d results are not valid", sum.Invalid, len(jobs)))
 	}
 	return nil
+}
+
+// ready is the sweep of points into f.out, planned and held against what stands there. Nothing
+// is written yet.
+func (f *sweepFlags) ready(points []*spec.Point, c *corpus.Corpus) (*run.Sweep, error) {
+	if len(points) == 0 {
+		return nil, usagef("the selection has no point: check the key, --conc and the scenario")
+	}
+	jobs, err := prepare(points, c, *f)
+	if err != nil {
+		return nil, usage(err)
+	}
+	s := &run.Sweep{Dir: f.out, Jobs: jobs, FailFast: f.failFast}
+	if s.Executor, s.Parallel, err = f.executor(jobs); err != nil {
+		return nil, err
+	}
+	if f.adaptive {
+		s.Adaptive = &run.Adaptive{GPUHours: f.gpuHours, Knee: predictedKnee}
+	}
+	if err := s.Check(); err != nil {
+		return nil, usage(err)
+	}
+	return s, nil
 }
 
 // prepare turns points into planned jobs, one a repeat.

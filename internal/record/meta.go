@@ -15,6 +15,9 @@ type Meta struct {
 	Point  json.RawMessage `json:"point"`
 	Recipe json.RawMessage `json:"recipe,omitempty"`
 	Fleet  json.RawMessage `json:"fleet,omitempty"`
+	// Facts names the facts that were put before the embedded ones by the first 12 hex digits of
+	// the SHA-256 of their text; empty for none.
+	Facts string `json:"facts,omitempty"`
 	// Processes are the command lines of everything that was started.
 	Processes []Process `json:"processes,omitempty"`
 

@@ -39,6 +39,9 @@ type Bundle struct {
 	End   End // zero when State is Incomplete
 }
 
+// ErrSchema is returned for a bundle of another layout than this program's.
+var ErrSchema = errors.New("schema")
+
 // Status tells how far the bundle in dir came without reading it. A folder without a bundle,
 // or no folder, is Incomplete.
 func Status(dir string) State {
@@ -67,7 +70,7 @@ func OpenBundle(dir string) (*Bundle, error) {
 		return nil, jsonError(filepath.Join(dir, PointFile), raw, err)
 	}
 	if b.Meta.Schema != SchemaVersion {
-		return nil, fmt.Errorf("%s: schema %d, this program reads %d", filepath.Join(dir, PointFile), b.Meta.Schema, SchemaVersion)
+		return nil, fmt.Errorf("%s: %w: %d, this program reads %d", filepath.Join(dir, PointFile), ErrSchema, b.Meta.Schema, SchemaVersion)
 	}
 	if b.State == Incomplete {
 		return b, nil

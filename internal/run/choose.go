@@ -15,6 +15,9 @@ import (
 type Remote interface {
 	Executor
 	Bundle(ctx context.Context, j *Job, dir string) (*result.Result, error)
+	// Ours is nil where nothing is under way for a job whose bundle will stand in dir, or where it is
+	// under way as the job asks; otherwise it wraps ErrOtherRun.
+	Ours(j *Job, dir string) error
 	// Settled clears what an earlier process left of a job whose bundle is whole.
 	Settled(dir string)
 }

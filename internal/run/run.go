@@ -143,6 +143,7 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.Weir = j.Version
 	m.PointID = j.Point.ID()
 	m.Point = raw
+	m.Recipe, m.Facts = j.recipeJSON(), factsSum(j.Facts)
 	m.Seed = j.seed()
 	m.UnsafeOverrides = j.Overrides
 	m.Dataset = j.Dataset

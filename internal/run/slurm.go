@@ -72,6 +72,7 @@ type JobSpec struct {
 	Repeat  int            `json:"repeat"`
 	Corpus  string         `json:"corpus"`
 	Print   string         `json:"fingerprint"` // of the corpus
+	Traces  int            `json:"traces"`      // in it
 	Replay  replay.Options `json:"replay"`
 	Recipe  *engine.Recipe `json:"recipe"`
 	Cluster *spec.Cluster  `json:"cluster"`
@@ -132,6 +133,52 @@ func (s *Slurm) Bundle(ctx context.Context, j *Job, dir string) (*result.Result,
 		}
 		return s.collect(j, a, home, dir, fail)
 	}
+}
+
+// Ours implements Remote.
+func (s *Slurm) Ours(j *Job, dir string) error {
+	home := filepath.Join(s.Dir, slurmDir, filepath.Base(dir))
+	a, err := s.current(home)
+	if err != nil || a == nil {
+		return err
+	}
+	raw, err := os.ReadFile(filepath.Join(a.dir, "job.json"))
+	var js JobSpec
+	if err != nil || json.Unmarshal(raw, &js) != nil {
+		return nil // it was not submitted
+	}
+	there, err := js.asked()
+	if err != nil {
+		return err
+	}
+	mine := s.spec(j)
+	here, err := mine.asked()
+	if err != nil {
+		return err
+	}
+	diff, err := difference(there, here)
+	if err != nil || diff == "" {
+		return err
+	}
+	return otherRun(a.dir, j.Point, diff)
+}
+
+// spec is what an allocation is told of a job, beside its place.
+func (s *Slurm) spec(j *Job) JobSpec {
+	return JobSpec{Point: j.Point, Repeat: j.Repeat, Corpus: j.CorpusPath, Print: j.Corpus.Fingerprint, Traces: len(j.Corpus.Traces),
+		Replay: j.Replay, Recipe: j.Recipe, Weir: s.Weir, Version: j.Version, Limit: j.ClientLimit, Facts: j.Facts}
+}
+
+// asked is the part of a bundle's meta that the allocation's job decides.
+func (js *JobSpec) asked() (*record.Meta, error) {
+	j := Job{Recipe: js.Recipe}
+	m := record.NewMeta()
+	m.Repeat, m.ClientLimit, m.Facts = js.Repeat, js.Limit, factsSum(js.Facts)
+	m.Recipe = j.recipeJSON()
+	m.Corpus = record.Corpus{Name: js.Corpus, Fingerprint: js.Print, Traces: js.Traces}
+	var err error
+	m.Replay, err = json.Marshal(js.Replay)
+	return m, err
 }
 
 // Settled implements Remote.
@@ -208,9 +255,9 @@ func (s *Slurm) submit(ctx context.Context, j *Job, home string) (*attempt, erro
 	if err := os.MkdirAll(a.dir, 0o777); err != nil {
 		return nil, err
 	}
-	js := JobSpec{Token: a.token, Current: filepath.Join(home, "current"), Bundle: a.bundle(), Point: j.Point, Repeat: j.Repeat,
-		Corpus: corpusPath, Print: j.Corpus.Fingerprint, Replay: j.Replay, Recipe: j.Recipe, Cluster: cluster, Weir: s.Weir, Version: j.Version, Nodes: max(1, d.Nodes), Limit: j.ClientLimit,
-		Facts: j.Facts}
+	js := s.spec(j)
+	js.Token, js.Current, js.Bundle = a.token, filepath.Join(home, "current"), a.bundle()
+	js.Corpus, js.Cluster, js.Nodes = corpusPath, cluster, max(1, d.Nodes)
 	raw, err := json.MarshalIndent(js, "", "  ")
 	if err != nil {
 		return nil, err

@@ -69,6 +69,9 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		return sum, err
 	}
 	defer unlock()
+	if err := s.Check(); err != nil {
+		return sum, err
+	}
 	journal, err := OpenJournal(filepath.Join(s.Dir, JournalFile))
 	if err != nil {
 		return sum, err
