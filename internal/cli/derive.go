@@ -145,7 +145,7 @@ func printEntries(app *App, entries []store.Entry) error {
 			state = "invalid: " + string(r.Reasons[0].Code)
 		}
 		if r.Simulated {
-			state += ", simulated"
+			state += ", " + r.Kind()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t\n", r.ID, frontier.ModelName(&r.Point), s.Hardware, s.Engine, s.Precision, s.Offload,
 			r.Point.Conc, sharePercent(r.Hits.Total), sharePercent(r.Hits.Ceiling), cellTTFT(r), cellX(r), cellY(r), state)

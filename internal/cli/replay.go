@@ -162,7 +162,10 @@ func (a *App) printPoint(r *result.Result, dir string) error {
 		tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 		line := func(name, format string, v ...any) { fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, v...)...) }
 		if r.Simulated {
-			line("engine", "simulated")
+			line("engine", "%s", r.Kind())
+			if r.SimError != "" {
+				line("simulation", "%s", r.SimError)
+			}
 		}
 		line("requests", "%d ok, %d failed, %d cut", r.Requests.OK, r.Requests.Failed, r.Requests.Cut)
 		line("hit rate", "%s (device %s, host %s), ceiling %s", num(r.Hits.Total, 3), num(r.Hits.Device, 3), num(r.Hits.Host, 3), num(r.Hits.Ceiling, 3))

@@ -2,9 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -176,18 +173,6 @@ func reason(v *plan.Verdict) string {
 		return f.Reason
 	}
 	return string(v.Status)
-}
-
-// fitText says what step times were fitted to and how far off they are.
-func fitText(c sim.Config) string {
-	if c.Coefficients == nil || c.Coefficients.Fit.To == "" {
-		return ""
-	}
-	t := "fitted to " + c.Coefficients.Fit.To
-	for _, k := range slices.Sorted(maps.Keys(c.Coefficients.Fit.Errors)) {
-		t += fmt.Sprintf("; %s off by %.0f %%", strings.ReplaceAll(k, "_", " "), float64(c.Coefficients.Fit.Errors[k])/1e4)
-	}
-	return t
 }
 
 // nanos is a duration flag in nanoseconds.

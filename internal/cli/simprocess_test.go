@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -88,7 +89,13 @@ func TestDisaggregatedProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var result struct {
-		Valid    bool `json:"valid"`
+		Valid     bool    `json:"valid"`
+		Simulated bool    `json:"simulated"`
+		SimError  string  `json:"sim_error"`
+		SimSpeed  float64 `json:"sim_speed"`
+		Warnings  []struct {
+			Code string `json:"code"`
+		} `json:"warnings"`
 		Requests struct {
 			OK     int `json:"ok"`
 			Failed int `json:"failed"`
@@ -103,5 +110,12 @@ func TestDisaggregatedProcesses(t *testing.T) {
 	}
 	if h := result.Hits; !result.Valid || result.Requests.OK == 0 || result.Requests.Failed != 0 || h.Total < h.Ceiling-0.05 || h.Total > h.Ceiling {
 		t.Errorf("the point came out as %+v: want it valid, with hits near the ceiling", result)
+	}
+	warned := false
+	for _, w := range result.Warnings {
+		warned = warned || w.Code == "simulated-speed"
+	}
+	if !result.Simulated || !strings.Contains(result.SimError, "fitted to") || result.SimSpeed != 50 || !warned {
+		t.Errorf("through the router nothing says that the numbers are simulated, how far off and how fast: %+v", result)
 	}
 }

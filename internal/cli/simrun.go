@@ -62,7 +62,7 @@ does so without the host pool first.`,
 				TP           int    `json:"tp"`
 				DeviceTokens int64  `json:"device_tokens"`
 				Runs         []run  `json:"runs"`
-			}{true, fitText(c), c.Model.Name, c.GPU.Name, c.Parallel.TP, c.DeviceTokens, nil}
+			}{true, c.StatedError(), c.Model.Name, c.GPU.Name, c.Parallel.TP, c.DeviceTokens, nil}
 			hosts := []int64{c.HostTokens}
 			if compare && c.HostTokens > 0 {
 				hosts = []int64{0, c.HostTokens}

@@ -97,6 +97,9 @@ func (t *sweepTable) row(u run.Update) string {
 	if missed := r.Missed(); r.Valid && len(missed) > 0 {
 		verdict += ", misses its service level: " + strings.Join(missed, "; ")
 	}
+	if r.OffSpeed() {
+		verdict += ", " + r.Kind()
+	}
 	if u.State == run.Skipped {
 		verdict += " (from before)"
 	}

@@ -16,13 +16,19 @@ const maxCall = 1 << 20
 // put behind the base URL. ctx bounds it. As in a run, proxies are not asked and redirects not
 // followed.
 func (c *Config) Call(ctx context.Context, method, path string, body Body) (raw []byte, status int, err error) {
+	raw, status, _, err = c.CallAt(ctx, c.URLs[0], method, path, body)
+	return raw, status, err
+}
+
+// CallAt is Call to the server at base, with the header of the answer.
+func (c *Config) CallAt(ctx context.Context, base, method, path string, body Body) (raw []byte, status int, header http.Header, err error) {
 	var r io.Reader
 	if body != nil {
 		r = body.Open()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URLs[0], "/")+path, r)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(base, "/")+path, r)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, nil, err
 	}
 	if body != nil {
 		req.ContentLength = body.Len()
@@ -37,13 +43,13 @@ func (c *Config) Call(ctx context.Context, method, path string, body Body) (raw 
 	}
 	resp, err := c.once().RoundTrip(req)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, nil, err
 	}
 	defer resp.Body.Close()
 	if raw, err = io.ReadAll(io.LimitReader(resp.Body, maxCall)); err != nil {
-		return nil, resp.StatusCode, fmt.Errorf("reading %s: %w", path, err)
+		return nil, resp.StatusCode, resp.Header, fmt.Errorf("reading %s: %w", path, err)
 	}
-	return raw, resp.StatusCode, nil
+	return raw, resp.StatusCode, resp.Header, nil
 }
 
 // once is a transport for one request: its connection is not kept.

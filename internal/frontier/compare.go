@@ -188,12 +188,7 @@ func otherwise(a, b []*result.Result) []string {
 		{"replay semantics", func(r *result.Result) string { return r.Semantics }, true},
 		{"definitions", func(r *result.Result) string { return r.Definitions }, true},
 		{"image", func(r *result.Result) string { return r.Point.Image }, true},
-		{"kind", func(r *result.Result) string {
-			if r.Simulated {
-				return "simulated"
-			}
-			return "measured"
-		}, true},
+		{"kind", (*result.Result).Kind, true},
 	} {
 		va, vb := distinct(a, f.of), distinct(b, f.of)
 		switch {

@@ -59,6 +59,8 @@ type Series struct {
 	// length, and, beginning with "host ", size and policy of the host pool.
 	Variant   string `json:"variant"`
 	Simulated bool   `json:"simulated"`
+	// Kind is result.Result.Kind: "measured", "simulated" or "simulated at 20 times its own time".
+	Kind string `json:"kind"`
 	// Run tells runs apart that are compared with each other, such as sweeps; empty otherwise.
 	Run string `json:"run,omitempty"`
 }
@@ -78,7 +80,7 @@ func SeriesOf(r *result.Result) Series {
 		sp = "none"
 	}
 	return Series{Hardware: Hardware(p), Engine: p.Framework, Precision: p.Precision, Topology: Topology(p),
-		GPUs: r.GPUs.Used, Offload: off, Spec: sp, Image: p.Image, Variant: variant(p), Simulated: r.Simulated}
+		GPUs: r.GPUs.Used, Offload: off, Spec: sp, Image: p.Image, Variant: variant(p), Simulated: r.Simulated, Kind: r.Kind()}
 }
 
 // variant lists the settings of a point that nothing else of its series shows.
@@ -287,5 +289,5 @@ func compareSeries(a, b Series) int {
 		cmp.Compare(a.Topology, b.Topology), cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Spec, b.Spec),
 		cmp.Compare(bit(a.Offloaded()), bit(b.Offloaded())), cmp.Compare(a.Offload, b.Offload),
 		cmp.Compare(a.Image, b.Image), cmp.Compare(a.Variant, b.Variant), cmp.Compare(a.Run, b.Run),
-		cmp.Compare(bit(a.Simulated), bit(b.Simulated)))
+		cmp.Compare(bit(a.Simulated), bit(b.Simulated)), cmp.Compare(a.Kind, b.Kind))
 }

@@ -38,6 +38,9 @@ type Meta struct {
 	Virtual   bool `json:"virtual"`
 	// SimError describes the stated error of the simulation, empty when none is known.
 	SimError string `json:"sim_error,omitempty"`
+	// SimSpeed is how many times as fast as its own time a simulated engine ran on a real clock; 0
+	// in virtual time and where no simulated engine said it.
+	SimSpeed float64 `json:"sim_speed,omitempty"`
 
 	// Window is the profiling phase.
 	Window Window `json:"window"`

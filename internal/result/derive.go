@@ -58,7 +58,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 		Reasons:     []Finding{}, Warnings: []Finding{},
 		Seed: m.Seed, Repeat: m.Repeat, Semantics: m.Semantics, Corpus: m.Corpus,
 		Engine: m.Engine, Recorder: m.Weir,
-		Simulated: m.Simulated, Virtual: m.Virtual, SimError: m.SimError,
+		Simulated: m.Simulated, Virtual: m.Virtual, SimError: m.SimError, SimSpeed: m.SimSpeed,
 	}
 	if len(m.Point) > 0 {
 		if err := json.Unmarshal(m.Point, &r.Point); err != nil {

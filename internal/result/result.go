@@ -14,6 +14,7 @@ package result
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -37,16 +38,19 @@ type Result struct {
 	Reasons  []Finding `json:"invalid_reasons"` // empty when Valid
 	Warnings []Finding `json:"warnings"`
 
-	Seed       uint64        `json:"seed"`
-	Repeat     int           `json:"repeat"`
-	Semantics  string        `json:"semantics"`
-	Corpus     record.Corpus `json:"corpus"`
-	Engine     record.Engine `json:"engine"`
-	Recorder   string        `json:"recorder"`    // version of Weir that recorded the run
-	Simulated  bool          `json:"simulated"`   // no real engine answered
-	Virtual    bool          `json:"virtual"`     // the clock was virtual too
-	SimError   string        `json:"sim_error"`   // the simulation's stated error, "" when none is known
-	MeasuredAt string        `json:"measured_at"` // RFC 3339, "" when the clock was virtual
+	Seed      uint64        `json:"seed"`
+	Repeat    int           `json:"repeat"`
+	Semantics string        `json:"semantics"`
+	Corpus    record.Corpus `json:"corpus"`
+	Engine    record.Engine `json:"engine"`
+	Recorder  string        `json:"recorder"`  // version of Weir that recorded the run
+	Simulated bool          `json:"simulated"` // no real engine answered
+	Virtual   bool          `json:"virtual"`   // the clock was virtual too
+	SimError  string        `json:"sim_error"` // the simulation's stated error, "" when none is known
+	// SimSpeed is how many times as fast as its own time the simulated engine ran; 0 in virtual time
+	// and where it is unknown. Anything but 0 and 1 makes its times and rates no engine's.
+	SimSpeed   float64 `json:"sim_speed,omitempty"`
+	MeasuredAt string  `json:"measured_at"` // RFC 3339, "" when the clock was virtual
 
 	GPUs  GPUs  `json:"gpus"`
 	Pools Pools `json:"pools"`
@@ -65,6 +69,20 @@ type Result struct {
 	Jobs      Jobs              `json:"jobs"`
 	Server    Server            `json:"server"`
 	Client    Client            `json:"client"`
+}
+
+// OffSpeed tells whether a simulated engine ran at another speed than its own.
+func (r *Result) OffSpeed() bool { return r.Simulated && r.SimSpeed > 0 && r.SimSpeed != 1 }
+
+// Kind is "measured", or "simulated" with the speed where that is not the engine's own.
+func (r *Result) Kind() string {
+	switch {
+	case !r.Simulated:
+		return "measured"
+	case r.OffSpeed():
+		return fmt.Sprintf("simulated at %g times its own time", r.SimSpeed)
+	}
+	return "simulated"
 }
 
 // GPUs are physical GPUs. Per-GPU numbers divide by Used.

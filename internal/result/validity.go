@@ -41,6 +41,7 @@ const (
 	MetricsMissing  Code = "metrics-missing"  // scrapes of a metrics endpoint failed
 	PoolMismatch    Code = "pool-mismatch"    // the pool has another size than planned, or than another source says
 	OutputMismatch  Code = "output-mismatch"  // the server did not generate what was asked for
+	SimulatedSpeed  Code = "simulated-speed"  // the simulated engine ran faster or slower than its own time
 )
 
 // Limits of validity.
@@ -189,6 +190,9 @@ const external = "external"
 func warn(r *Result, m *record.Meta, t *tally, note func(Code, string, ...any)) {
 	usage(r, t, note)
 	r.Pools.doubt(m, note)
+	if r.OffSpeed() {
+		note(SimulatedSpeed, "the simulated engine ran at %g times its own time (--speed %g): times, rates and throughput are not those of the engine that it stands for", r.SimSpeed, r.SimSpeed)
+	}
 	h := r.Hits
 	if r.Point.Offload.Mode == "none" && r.Point.Framework != external && h.Host != nil && *h.Host > 0 {
 		note(OffloadMismatch, "offload is declared none and the host tier served %.1f %% of the prompt tokens", 100**h.Host)

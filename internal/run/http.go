@@ -17,6 +17,7 @@ import (
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/scrape"
+	"github.com/weirbench/weir/internal/sim/simhttp"
 )
 
 // HTTP measures a job against servers that are running already.
@@ -95,17 +96,18 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	if err != nil {
 		return err
 	}
-	m.Simulated = server.simulated
+	server.tell(m)
 	m.Engine = record.Engine{Name: server.owner, Image: j.Point.Image, Facts: map[string]string{}}
 	if m.Told = h.Told; m.Told == nil {
 		m.Told = h.listen(ctx)
 	}
 	m.Engine.Version = told.VersionOf(m.Told)
 	if !h.NoProbe {
-		l, err := h.learn(ctx, words, po, j.seed())
+		l, err := h.learn(ctx, words, po, j.seed(), &server)
 		if err != nil {
 			return err
 		}
+		server.tell(m)
 		po.Template = l.Template
 		po.Alternate = po.Alternate || l.Alternate
 		raw, err := json.Marshal(l)
@@ -227,46 +229,71 @@ func writeStacks(w *record.BundleWriter, stall *replay.Stall) error {
 	return errors.Join(err, f.Close())
 }
 
-// A server is what a running server says of itself.
+// A server is what the servers of a run say of themselves.
 type server struct {
-	owner     string
-	simulated bool
+	owner string
+	sim   simhttp.Stats
 }
 
-// simStats is an endpoint that only the simulated engine has: it speaks every other one as the
-// engine does that it stands for.
-const simStats = "/weir/stats"
+// tell writes into the meta what answers.
+func (s *server) tell(m *record.Meta) {
+	if s.sim.Simulated {
+		m.Simulated, m.SimError, m.SimSpeed = true, s.sim.Error, s.sim.Speed
+	}
+}
 
-// identify asks the first server for its models and whether it is a simulated engine. A server
+// identify asks every server for its models and whether it is a simulated engine. A server
 // without /v1/models is not refused: the run itself will show whether it answers.
 func (h *HTTP) identify(ctx context.Context) (server, error) {
 	var s server
-	raw, status, err := h.call(ctx, http.MethodGet, "/v1/models", nil)
-	if err != nil {
-		if ctx.Err() != nil {
-			return s, ctx.Err()
-		}
-		return s, failf("start", "no server answers at %s: %v; start it, or check --url and --protocol", h.Client.URLs[0], err)
+	seen := make([]simhttp.Stats, len(h.Client.URLs))
+	var first answer
+	var firstErr error
+	var wg sync.WaitGroup
+	for i, u := range h.Client.URLs {
+		wg.Go(func() {
+			models, err := h.call(ctx, u, http.MethodGet, "/v1/models", nil)
+			if i == 0 {
+				first, firstErr = models, err
+			}
+			if err != nil {
+				return
+			}
+			seen[i] = models.sim
+			if a, err := h.call(ctx, u, http.MethodGet, simhttp.StatsPath, nil); err == nil && a.status == http.StatusOK {
+				if st := simhttp.ParseStats(a.raw); st.Simulated {
+					seen[i] = st
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return s, ctx.Err()
+	}
+	if firstErr != nil {
+		return s, failf("start", "no server answers at %s: %v; start it, or check --url and --protocol", h.Client.URLs[0], firstErr)
+	}
+	for _, st := range seen {
+		st.Ranks, st.Workers = nil, nil
+		s.sim = s.sim.Join(st)
 	}
 	var models struct {
 		Data []struct {
 			OwnedBy string `json:"owned_by"`
 		} `json:"data"`
 	}
-	if status != http.StatusOK || json.Unmarshal(raw, &models) != nil {
-		return s, nil
+	if first.status == http.StatusOK && json.Unmarshal(first.raw, &models) == nil {
+		for _, d := range models.Data {
+			s.owner = d.OwnedBy
+		}
 	}
-	for _, d := range models.Data {
-		s.owner = d.OwnedBy
-	}
-	_, status, err = h.call(ctx, http.MethodGet, simStats, nil)
-	s.simulated = err == nil && status == http.StatusOK
-	return s, ctx.Err()
+	return s, nil
 }
 
 // learn sends the probes that tell what the server's chat template adds. A server that does not
 // answer them leaves the template unknown, which shows as drift in the result.
-func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options, seed uint64) (prompt.Learned, error) {
+func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options, seed uint64, s *server) (prompt.Learned, error) {
 	po.Whole = true
 	b, err := prompt.New(words, po)
 	if err != nil {
@@ -289,6 +316,7 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 			return prompt.Learned{}, failf("start", "the server at %s answers 503 to the first probe: it is not ready; wait until it is (%s)",
 				h.Client.URLs[0], excerpt(first.raw))
 		}
+		s.sim = s.sim.Join(first.sim)
 		seen = append(seen, prompt.Observation{Probe: probes[0], Tokens: first.tokens})
 		if first.tokens < 0 {
 			probes = probes[:1] // a server that does not count the plainest probe counts none
@@ -308,6 +336,7 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 		if a.bad != nil {
 			return prompt.Learned{}, a.bad
 		}
+		s.sim = s.sim.Join(a.sim)
 		seen = append(seen, prompt.Observation{Probe: probes[i+1], Tokens: a.tokens})
 	}
 	l, err := prompt.Learn(words, seen)
@@ -319,9 +348,8 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 
 // probed is what a server answered to a probe; tokens is -1 when it did not count them.
 type probed struct {
+	answer
 	tokens int64
-	status int
-	raw    []byte
 	bad    error // the probe could not be made
 }
 
@@ -335,7 +363,7 @@ func (h *HTTP) ask(ctx context.Context, b *prompt.Builder, e prompt.Endpoint, p 
 		path = e.Path()
 	}
 	a := probed{tokens: -1}
-	if a.raw, a.status, err = h.call(ctx, http.MethodPost, path, body); err != nil {
+	if a.answer, err = h.call(ctx, h.Client.URLs[0], http.MethodPost, path, body); err != nil {
 		a.status = 0
 	} else if a.status == http.StatusOK {
 		a.tokens = promptTokens(a.raw)
@@ -372,16 +400,30 @@ func promptTokens(raw []byte) int64 {
 // probeTimeout bounds one request before the run, unless the client's own limit is shorter.
 const probeTimeout = 60 * time.Second
 
-// call sends one small request to the first server, as the run will send its own.
-func (h *HTTP) call(ctx context.Context, method, path string, body *prompt.Body) ([]byte, int, error) {
+// An answer is that to one small request.
+type answer struct {
+	status int
+	raw    []byte
+	sim    simhttp.Stats // as its header says
+}
+
+// call sends one small request to a server.
+func (h *HTTP) call(ctx context.Context, base, method, path string, body *prompt.Body) (answer, error) {
+	var a answer
 	limit := probeTimeout
 	if d := h.Client.Timeouts.Headers; d > 0 {
 		limit = min(limit, d)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	if body == nil {
-		return h.Client.Call(ctx, method, path, nil)
+	var sent client.Body
+	if body != nil {
+		sent = body
 	}
-	return h.Client.Call(ctx, method, path, body)
+	raw, status, header, err := h.Client.CallAt(ctx, base, method, path, sent)
+	a = answer{status: status, raw: raw}
+	if mark := header.Get(simhttp.SimulatedHeader); mark != "" {
+		a.sim = simhttp.ParseMark(mark)
+	}
+	return a, err
 }

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +53,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 		return err
 	}
 	m.Simulated, m.Virtual = true, true
-	m.SimError = simError(cfg)
+	m.SimError = cfg.StatedError()
 	m.Engine = record.Engine{Name: "sim", Version: m.Weir, Image: j.Point.Image,
 		Facts: map[string]string{"simulates": j.Point.Framework}}
 	m.ObservedPools = m.Pools
@@ -194,22 +192,6 @@ func speculate(c *sim.Config, p *spec.Point, model string, set *facts.Set) error
 		c.DraftTokens, c.AcceptPPM = n, ppm
 	}
 	return nil
-}
-
-// simError says how far off the simulator was where it was checked.
-func simError(c sim.Config) string {
-	if c.Coefficients == nil {
-		return ""
-	}
-	fit := c.Coefficients.Fit
-	if fit.To == "" {
-		return ""
-	}
-	text := "fitted to " + fit.To + " (" + fit.Date + ")"
-	for _, k := range slices.Sorted(maps.Keys(fit.Errors)) {
-		text += fmt.Sprintf(", %s off by %.1f %%", k, float64(fit.Errors[k])/1e4)
-	}
-	return text
 }
 
 // Elapsed formats nanoseconds since the epoch for a table.

@@ -3,6 +3,8 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/spec"
@@ -109,6 +111,20 @@ func (c *Config) Ranks() int {
 		return max(1, c.Parallel.TP)
 	}
 	return 1
+}
+
+// StatedError says what the step times were fitted to and how far off they were where that was
+// checked; empty when nobody fitted them.
+func (c *Config) StatedError() string {
+	if c.Coefficients == nil || c.Coefficients.Fit.To == "" {
+		return ""
+	}
+	fit := c.Coefficients.Fit
+	text := "fitted to " + fit.To + " (" + fit.Date + ")"
+	for _, k := range slices.Sorted(maps.Keys(fit.Errors)) {
+		text += fmt.Sprintf(", %s off by %.1f %%", k, float64(fit.Errors[k])/1e4)
+	}
+	return text
 }
 
 func (c Config) withDefaults() (Config, error) {

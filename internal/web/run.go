@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -231,11 +232,7 @@ func trust(r *result.Result, repeats []*result.Result) []trustRow {
 		add("Client", "not calibrated", "send lag p90 "+msText(r.Latency.SendLag.P90))
 	}
 	if r.Simulated {
-		e := r.SimError
-		if e == "" {
-			e = "no stated error"
-		}
-		add("Simulation", "no real engine answered", e)
+		add("Simulation", "no real engine answered", cmp.Or(simulation(r), "no stated error"))
 	}
 	obs := "nobody looked"
 	if r.GPUs.Observed != nil {

@@ -119,15 +119,11 @@ func shortNames(curves []frontier.Curve) []string {
 			off = "offload " + s.Offload
 			offloaded++
 		}
-		kind := "measured"
-		if s.Simulated {
-			kind = "simulated"
-		}
 		spec := s.Spec
 		if spec == "none" {
 			spec = "no spec. decoding"
 		}
-		for _, t := range []string{strings.ToUpper(s.Hardware), s.Engine, s.Precision, s.Topology, fmt.Sprintf("%d GPUs", s.GPUs), spec, kind, image(s.Image)} {
+		for _, t := range []string{strings.ToUpper(s.Hardware), s.Engine, s.Precision, s.Topology, fmt.Sprintf("%d GPUs", s.GPUs), spec, s.Kind, image(s.Image)} {
 			parts[i] = append(parts[i], part{t, "all"})
 		}
 		if len(curves) == 1 {
@@ -225,7 +221,9 @@ func viewGroup(g frontier.Group, rs []*result.Result, o viewOptions) groupView {
 	for _, r := range rs {
 		if r.Simulated {
 			v.Simulated = true
-			v.SimError = r.SimError
+			if t := simulation(r); !strings.Contains(v.SimError, t) {
+				v.SimError = strings.TrimPrefix(v.SimError+"; "+t, "; ")
+			}
 		}
 	}
 	l := newLook(curves)
@@ -239,6 +237,15 @@ func viewGroup(g frontier.Group, rs []*result.Result, o viewOptions) groupView {
 	v.table(curves, l, names, o)
 	v.fullTable(curves, names)
 	return v
+}
+
+// simulation is what is known of how far a simulated result may be off, empty when nothing is.
+func simulation(r *result.Result) string {
+	t := r.SimError
+	if r.OffSpeed() {
+		t = strings.TrimPrefix(t+"; "+r.Kind()+", so its times and rates are no engine's", "; ")
+	}
+	return t
 }
 
 // load says in words what was replayed.
@@ -415,7 +422,7 @@ func tip(c *frontier.Curve, p *frontier.Point, x, y *frontier.Axis) []string {
 		lines = append(lines, fmt.Sprintf("median of %d runs", len(p.Runs)))
 	}
 	if r.Simulated {
-		lines = append(lines, "simulated")
+		lines = append(lines, r.Kind())
 	}
 	for _, f := range r.Reasons {
 		lines = append(lines, "invalid: "+f.Text)

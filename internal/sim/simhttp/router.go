@@ -87,6 +87,7 @@ func NewRouter(o RouterOptions) (*Router, error) {
 	m.HandleFunc("GET /v1/models", r.first)
 	m.HandleFunc("GET /get_server_info", r.first)
 	m.HandleFunc("GET /workers", r.list)
+	m.HandleFunc("GET "+StatsPath, r.weirStats)
 	m.HandleFunc("POST /flush_cache", r.flush)
 	r.mux = m
 	return r, nil

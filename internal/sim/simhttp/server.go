@@ -130,7 +130,7 @@ func (s *Server) routes() {
 	m.HandleFunc("POST /tokenize", s.tokenize)
 	m.HandleFunc("GET /weir/faults", s.getFaults)
 	m.HandleFunc("POST /weir/faults", s.postFaults)
-	m.HandleFunc("GET /weir/stats", s.weirStats)
+	m.HandleFunc("GET "+StatsPath, s.weirStats)
 	if s.o.Engine == "sglang" {
 		s.sglangRoutes(m)
 	} else {
@@ -148,15 +148,21 @@ func (s *Server) Pools() string {
 	return fmt.Sprintf("simulated pools: device %d tokens, host %d tokens, of %d replicas", n*s.c.DeviceTokens, n*s.c.HostTokens, n)
 }
 
-// Handler is the server's HTTP handler.
-func (s *Server) Handler() http.Handler { return s.mux }
+// Handler is the server's HTTP handler. Every answer says in SimulatedHeader what it is.
+func (s *Server) Handler() http.Handler {
+	mark := s.stats().mark()
+	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		w.Header().Set(SimulatedHeader, mark)
+		s.mux.ServeHTTP(w, q)
+	})
+}
 
 // Serve answers on a listener until ctx ends.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	h := &http.Server{
-		Handler:           s.mux,
+		Handler:           s.Handler(),
 		ConnState:         s.connState,
 		ReadHeaderTimeout: time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
@@ -249,7 +255,9 @@ func (s *Server) postFaults(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) weirStats(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, 200, map[string]any{"simulated": true, "ranks": s.live.stats()})
+	st := s.stats()
+	st.Ranks = s.live.stats()
+	writeJSON(w, 200, st)
 }
 
 // down reports, and answers for, an engine that is not there yet or any more.
