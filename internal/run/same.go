@@ -25,8 +25,14 @@ var ErrOtherRun = errors.New("another run's bundle")
 // Check says whether the folder holds what another run than this sweep made of its points. It
 // changes nothing. The error wraps ErrOtherRun and names the first difference.
 func (s *Sweep) Check() error {
+	by := map[string]*Job{}
 	for _, j := range s.Jobs {
 		dir := BundleDir(s.Dir, j)
+		if o := by[dir]; o != nil {
+			a, b := o.Point.Origin, j.Point.Origin
+			return fmt.Errorf("%s:%d and %s:%d make the same run %s: remove one of them", a.File, a.Line, b.File, b.Line, filepath.Base(dir))
+		}
+		by[dir] = j
 		if err := ours(dir, j); err != nil {
 			return err
 		}

@@ -100,6 +100,19 @@ func TestOtherRunsBundles(t *testing.T) {
 	}
 }
 
+// TestSameRunTwice refuses two jobs that would write one bundle.
+func TestSameRunTwice(t *testing.T) {
+	jobs := append(sameJobs(t), sameJobs(t)[0])
+	p := *jobs[0].Point
+	p.Origin.Line = 99
+	jobs[2].Point = &p
+	dir := t.TempDir()
+	_, err := (&Sweep{Dir: dir, Jobs: jobs, Executor: Virtual{}, Parallel: 3}).Run(t.Context())
+	if err == nil || !matches(`master.yaml:[0-9]+ and .*master.yaml:99 make the same run`, err.Error()) {
+		t.Error(err)
+	}
+}
+
 // TestOtherSchema leaves a bundle of a later program alone.
 func TestOtherSchema(t *testing.T) {
 	dir := t.TempDir()

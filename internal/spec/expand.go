@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -423,6 +424,7 @@ func appendWorkerTag(b []byte, w *worker) []byte {
 }
 
 // Points expands a selection into points, one a concurrency and seed, in the order of the matrix.
+// Entries that give the same point give it once, with the origin of the first.
 func (s *Set) Points(sel Selection) ([]*Point, error) {
 	rows, err := s.rows(sel)
 	if err != nil {
@@ -432,7 +434,18 @@ func (s *Set) Points(sel Selection) ([]*Point, error) {
 	for i := range rows {
 		out = append(out, rows[i].points()...)
 	}
-	return out, nil
+	return once(out), nil
+}
+
+// once leaves out points that are equal to one before but for where they were written.
+func once(points []*Point) []*Point {
+	seen := make(map[string]bool, len(points))
+	return slices.DeleteFunc(points, func(p *Point) bool {
+		id := p.ID()
+		again := seen[id]
+		seen[id] = true
+		return again
+	})
 }
 
 func (r *row) points() []*Point {

@@ -21,7 +21,7 @@ func (m *Matrix) Len() int { return len(m.rows) }
 func (m *Matrix) AppendJSON(b []byte) []byte { return appendRows(b, m.rows) }
 
 // Points are the points of the jobs, in order. Evaluations are no points: a job that is only an
-// evaluation has none.
+// evaluation has none. A point that several jobs hold stands once, with the origin of the first.
 func (m *Matrix) Points() []*Point {
 	var out []*Point
 	for i := range m.rows {
@@ -29,5 +29,5 @@ func (m *Matrix) Points() []*Point {
 			out = append(out, m.rows[i].points()...)
 		}
 	}
-	return out
+	return once(out)
 }
