@@ -78,7 +78,7 @@ func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat i
 	if p.Scenario == spec.FixedSeqLen {
 		return j, j.FixedSeqLen()
 	}
-	return j, nil
+	return j, j.Replay.Check(c)
 }
 
 // factsText reads a file of facts; no name is no text.

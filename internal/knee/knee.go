@@ -153,10 +153,10 @@ func Compute(ctx context.Context, c *corpus.Corpus, cfg Config, concurrencies []
 	list := slices.Clone(concurrencies)
 	slices.Sort(list)
 	list = slices.Compact(list)
+	if err := c.NeedBlocks("the knee of a cache"); err != nil {
+		return nil, err
+	}
 	for _, tr := range c.Traces {
-		if tr.LengthsOnly {
-			return nil, fmt.Errorf("trace %s records lengths and no blocks: it can load a server but says nothing about a cache", tr.ID)
-		}
 		if tr.BlockSize <= 0 {
 			return nil, fmt.Errorf("trace %s has a block size of %d tokens: a prefix cache needs blocks", tr.ID, tr.BlockSize)
 		}

@@ -151,6 +151,9 @@ type Corpus struct {
 	Fingerprint string `json:"fingerprint"`
 	Traces      int    `json:"traces"`
 	Skipped     int    `json:"skipped"` // broken traces left out by request
+	// LengthsOnly are the traces that record lengths and no block identities: which of their prompts
+	// share a prefix nobody knows, so that no hit rate of a run with them says anything.
+	LengthsOnly int `json:"lengths_only,omitempty"`
 }
 
 // RecordedHits are blocks by phase; the warm-up is all that is not profiling.

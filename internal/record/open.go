@@ -70,7 +70,7 @@ func OpenBundle(dir string) (*Bundle, error) {
 		return nil, jsonError(filepath.Join(dir, PointFile), raw, err)
 	}
 	if b.Meta.Schema != SchemaVersion {
-		return nil, fmt.Errorf("%s: %w: %d, this program reads %d", filepath.Join(dir, PointFile), ErrSchema, b.Meta.Schema, SchemaVersion)
+		return nil, fmt.Errorf("%s: %w %d, this program reads %d", filepath.Join(dir, PointFile), ErrSchema, b.Meta.Schema, SchemaVersion)
 	}
 	if b.State == Incomplete {
 		return b, nil

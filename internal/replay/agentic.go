@@ -55,7 +55,7 @@ type agentic struct {
 // NewAgentic prepares the replay of a corpus. The machine starts at the time of the first call
 // of Due; Wake is 0 until then.
 func NewAgentic(c *corpus.Corpus, o Options) (*Scheduler, error) {
-	if err := o.check(c); err != nil {
+	if err := o.Check(c); err != nil {
 		return nil, err
 	}
 	s := newScheduler(o.DrainNs, o.FailedThreshold)

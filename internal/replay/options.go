@@ -162,15 +162,19 @@ func InferenceX(lanes int, d time.Duration) Options {
 	}
 }
 
-// check refuses options that contradict each other or the corpus.
-func (o *Options) check(c *corpus.Corpus) error {
+// Check refuses options that contradict each other or the corpus, and a corpus of lengths only: of
+// agents whose prompts share nothing that anyone knows, a cache finds nothing that says anything.
+func (o *Options) Check(c *corpus.Corpus) error {
 	playable := 0
 	for _, t := range c.Traces {
 		if len(t.Streams) > 0 && len(t.Streams[0].Turns) > 0 {
 			playable++
 		}
 	}
+	lengthsOnly := c.NeedBlocks("agentic replay")
 	switch {
+	case lengthsOnly != nil:
+		return lengthsOnly
 	case playable == 0:
 		return fmt.Errorf("corpus %s has no trace with a root turn: nothing can be replayed", c.Name)
 	case o.Lanes < 1:

@@ -97,6 +97,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	}
 	r.Server = srv.server()
 	srv.fallBack(r)
+	r.withholdHits()
 	r.Passes = passes.list()
 	if m.Client != nil {
 		r.Client = Client{

@@ -50,6 +50,14 @@ func (h *hits) add(q *record.Request) int64 {
 	return h.computed(q)
 }
 
+// withholdHits leaves out every hit rate of a corpus that does not know which prompts share a
+// prefix.
+func (r *Result) withholdHits() {
+	if r.Corpus.LengthsOnly > 0 {
+		r.Hits, r.Intervals.HitTotal = Hits{}, nil
+	}
+}
+
 func (h *hits) rates() Hits {
 	of, all := float64(h.splitOf), float64(h.totalOf)
 	return Hits{

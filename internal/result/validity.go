@@ -41,6 +41,7 @@ const (
 	MetricsMissing  Code = "metrics-missing"  // scrapes of a metrics endpoint failed
 	PoolMismatch    Code = "pool-mismatch"    // the pool has another size than planned, or than another source says
 	OutputMismatch  Code = "output-mismatch"  // the server did not generate what was asked for
+	LengthsOnly     Code = "lengths-only"     // the corpus says nothing of shared prefixes: no hit rates
 	SimulatedSpeed  Code = "simulated-speed"  // the simulated engine ran faster or slower than its own time
 )
 
@@ -190,6 +191,9 @@ const external = "external"
 func warn(r *Result, m *record.Meta, t *tally, note func(Code, string, ...any)) {
 	usage(r, t, note)
 	r.Pools.doubt(m, note)
+	if n := r.Corpus.LengthsOnly; n > 0 {
+		note(LengthsOnly, "%d of %d traces of %s record lengths and no block identities: which prompts share a prefix isn't known, so that hit rates and their ceiling are left out", n, r.Corpus.Traces, r.Corpus.Name)
+	}
 	if r.OffSpeed() {
 		note(SimulatedSpeed, "the simulated engine ran at %g times its own time (--speed %g): times, rates and throughput are not those of the engine that it stands for", r.SimSpeed, r.SimSpeed)
 	}

@@ -161,6 +161,11 @@ func (j *Job) meta() (*record.Meta, error) {
 		Name: j.Corpus.Name, Fingerprint: j.Corpus.Fingerprint,
 		Traces: len(j.Corpus.Traces), Skipped: len(j.Corpus.Skipped),
 	}
+	for _, t := range j.Corpus.Traces {
+		if t.LengthsOnly {
+			m.Corpus.LengthsOnly++
+		}
+	}
 	pre, dec, total := j.Point.GPUs()
 	m.GPUs = record.GPUs{Prefill: pre, Decode: dec, Total: total}
 	if j.Verdict != nil {
