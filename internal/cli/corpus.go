@@ -44,9 +44,13 @@ func newCorpusCmd(app *App) *cobra.Command {
 type corpusFlags struct{ opt corpus.LoadOptions }
 
 func (f *corpusFlags) add(cmd *cobra.Command) {
+	f.addSkip(cmd)
 	fl := cmd.Flags()
-	fl.BoolVar(&f.opt.SkipBroken, "skip-broken", false, "leave out traces that can't be read, and count them")
 	fl.Int64Var(&f.opt.BlockSize, "source-block-size", 0, "tokens in a block, for forms that don't record it (default 512 for Mooncake, 16 for Bailian, 64 for text)")
+}
+
+func (f *corpusFlags) addSkip(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.opt.SkipBroken, "skip-broken", false, "leave out traces that can't be read, and count them")
 }
 
 // load reads a corpus and says once what was passed over.

@@ -113,11 +113,13 @@ func writing(marked, err error) error {
 }
 
 // skippedCount is part of every line about a corpus that was read with --skip-broken.
-func skippedCount(c *corpus.Corpus) string {
-	if len(c.Skipped) == 0 {
+func skippedCount(c *corpus.Corpus) string { return skippedText(len(c.Skipped)) }
+
+func skippedText(n int) string {
+	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (%d broken ones skipped)", len(c.Skipped))
+	return fmt.Sprintf(" (%d broken ones skipped)", n)
 }
 
 // corpusOutput is where and in which form a command writes traces.

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/chart"
+	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/knee"
 	"github.com/weirbench/weir/internal/plan"
 	"github.com/weirbench/weir/internal/replay"
@@ -120,16 +121,16 @@ func (f *kneeFlags) run(ctx context.Context, app *App, args []string) error {
 	progress.clear()
 	curves = slices.DeleteFunc(curves, func(v *knee.Curve) bool { return !slices.Contains(wanted, v.Concurrency) })
 	capacities := f.capacities(curves)
-	if err := f.draw(curves, pools); err != nil {
+	if err := f.draw(c, curves, pools); err != nil {
 		return err
 	}
 	if f.course {
-		return printCourse(app, curves)
+		return printCourse(app, c, curves)
 	}
 	if app.JSON {
-		return app.printJSON(kneeRows(curves, capacities, verdicts))
+		return app.printJSON(kneeRows(c, curves, capacities, verdicts))
 	}
-	return printKnee(app, curves, capacities, verdicts)
+	return printKnee(app, c, curves, capacities, verdicts)
 }
 
 func (f *kneeFlags) check() error {
@@ -270,6 +271,8 @@ type kneeRow struct {
 	Needs          int64    `json:"needs_tokens"` // least capacity within 5 % of the ceiling
 	Near           bool     `json:"near_ceiling"` // this capacity is within 5 % of it
 	Simulated      bool     `json:"simulated"`
+	Traces         int      `json:"traces"`
+	SkippedTraces  int      `json:"skipped_traces"` // broken ones, left out by --skip-broken
 
 	// Of rows that stand for a pool.
 	Pool          string `json:"pool,omitempty"`
@@ -280,12 +283,13 @@ type kneeRow struct {
 	NextHostBytes int64  `json:"next_host_bytes,omitempty"`
 }
 
-func kneeRows(curves []*knee.Curve, capacities []int64, verdicts []knee.Verdict) []kneeRow {
+func kneeRows(of *corpus.Corpus, curves []*knee.Curve, capacities []int64, verdicts []knee.Verdict) []kneeRow {
 	rows := []kneeRow{}
 	row := func(c *knee.Curve, capacity int64) kneeRow {
 		r := kneeRow{
 			Concurrency: c.Concurrency, CapacityTokens: capacity, WorkingSet: c.WorkingSetTokens, Requests: c.Requests,
 			PromptTokens: c.PromptTokens, WorkingSetPeak: c.WorkingSetPeak, Needs: c.Needs(), Near: c.Near(capacity), Simulated: true,
+			Traces: len(of.Traces), SkippedTraces: len(of.Skipped),
 		}
 		if x, ok := c.HitRate(capacity); ok {
 			r.HitRate = &x
@@ -311,7 +315,7 @@ func kneeRows(curves []*knee.Curve, capacities []int64, verdicts []knee.Verdict)
 	return rows
 }
 
-func printKnee(app *App, curves []*knee.Curve, capacities []int64, verdicts []knee.Verdict) error {
+func printKnee(app *App, of *corpus.Corpus, curves []*knee.Curve, capacities []int64, verdicts []knee.Verdict) error {
 	tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
 	line := func(head string, cell func(*knee.Curve) string) {
 		fmt.Fprint(tw, head)
@@ -332,11 +336,12 @@ func printKnee(app *App, curves []*knee.Curve, capacities []int64, verdicts []kn
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprint(app.Out, `
+	fmt.Fprintf(app.Out, `
+%d traces of %s%s
 simulated: hit rate of an LRU cache over recorded or modelled times; capacities in tokens.
-needs: the least capacity within 5 % of the ceiling. working set: tokens that were sent and
+needs: the least capacity within 5 %% of the ceiling. working set: tokens that were sent and
 will be sent again, mean over the time that counts.
-`)
+`, len(of.Traces), of.Name, skippedCount(of))
 	if len(verdicts) == 0 {
 		return nil
 	}
@@ -371,19 +376,20 @@ func rate(x float64, ok bool) string {
 
 // courseRow is the mean working set of one step of time.
 type courseRow struct {
-	Concurrency int     `json:"concurrency"`
-	FromS       float64 `json:"from_s"` // since the time that counts began
-	ToS         float64 `json:"to_s"`
-	WorkingSet  int64   `json:"working_set_tokens"`
-	Simulated   bool    `json:"simulated"`
+	Concurrency   int     `json:"concurrency"`
+	FromS         float64 `json:"from_s"` // since the time that counts began
+	ToS           float64 `json:"to_s"`
+	WorkingSet    int64   `json:"working_set_tokens"`
+	Simulated     bool    `json:"simulated"`
+	SkippedTraces int     `json:"skipped_traces"`
 }
 
-func printCourse(app *App, curves []*knee.Curve) error {
+func printCourse(app *App, of *corpus.Corpus, curves []*knee.Curve) error {
 	if app.JSON {
 		rows := []courseRow{}
 		for _, c := range curves {
 			for k, n := range c.WorkingSet {
-				rows = append(rows, courseRow{c.Concurrency, float64(k) * float64(c.StepNs) / 1e9, float64(k+1) * float64(c.StepNs) / 1e9, n, true})
+				rows = append(rows, courseRow{c.Concurrency, float64(k) * float64(c.StepNs) / 1e9, float64(k+1) * float64(c.StepNs) / 1e9, n, true, len(of.Skipped)})
 			}
 		}
 		return app.printJSON(rows)
@@ -412,7 +418,7 @@ func printCourse(app *App, curves []*knee.Curve) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(app.Out, "\nsimulated: tokens that were sent and will be sent again, means over steps of time")
+	fmt.Fprintf(app.Out, "\n%d traces of %s%s\nsimulated: tokens that were sent and will be sent again, means over steps of time\n", len(of.Traces), of.Name, skippedCount(of))
 	return nil
 }
 
@@ -426,10 +432,10 @@ func thousands(n int64) string {
 }
 
 // draw writes the figures that are asked for.
-func (f *kneeFlags) draw(curves []*knee.Curve, pools []knee.Pool) error {
+func (f *kneeFlags) draw(of *corpus.Corpus, curves []*knee.Curve, pools []knee.Pool) error {
 	if f.svg != "" {
 		p := chart.Plot{
-			ID: "knee", Title: "Hit rate against capacity (simulated)", Width: 760, Height: 420, NameSeries: true,
+			ID: "knee", Title: "Hit rate against capacity (simulated)" + skippedCount(of), Width: 760, Height: 420, NameSeries: true,
 			Desc: "Share of prompt tokens that an LRU prefix cache finds, by its capacity, one curve a concurrency",
 			X:    chart.Axis{Label: "capacity", Unit: "tokens", Log: true},
 			Y:    chart.Axis{Label: "hit rate", Percent: true, Zero: true, Better: 1},
@@ -459,7 +465,7 @@ func (f *kneeFlags) draw(curves []*knee.Curve, pools []knee.Pool) error {
 		return nil
 	}
 	p := chart.Plot{
-		ID: "workingset", Title: "Working set over time (simulated)", Width: 760, Height: 420, NameSeries: true,
+		ID: "workingset", Title: "Working set over time (simulated)" + skippedCount(of), Width: 760, Height: 420, NameSeries: true,
 		Desc: "Tokens that were sent and will be sent again, one curve a concurrency",
 		X:    chart.Axis{Label: "time", Unit: "min", Zero: true},
 		Y:    chart.Axis{Label: "working set", Unit: "tokens", Zero: true},

@@ -37,6 +37,7 @@ type planFlags struct {
 	modelConfig, corpusPath      string
 	recipes                      string
 	ids                          []string // of the points, before their recipes filled what they leave open
+	corpus                       corpusFlags
 	explain, solve, asRecipe     bool
 	conc                         []int
 	engineGB, poolGiB            float64
@@ -97,6 +98,7 @@ largest that fits and is allowed; --as-recipe takes what the published launch sc
 	floatVar(fs, &f.engineGB, "engine-gb", 0, maxGB, "host memory of one engine process beside its pools, `GB`; default: the fact")
 	floatVar(fs, &f.poolGiB, "device-pool-gib", oneByteGB, maxGiB, "size of the device pool of a rank as the engine logged it, `GiB`")
 	fs.AddFlagSet(f.handFlags())
+	f.corpus.add(cmd)
 	return cmd
 }
 
@@ -163,8 +165,10 @@ func (f *planFlags) unused(given *pflag.FlagSet) error {
 			refuse("--%s needs --solve", name)
 		}
 	}
-	if given.Changed("up-to") && f.corpusPath == "" {
-		refuse("--up-to needs --corpus")
+	for _, name := range []string{"up-to", "skip-broken", "source-block-size"} {
+		if given.Changed(name) && f.corpusPath == "" {
+			refuse("--%s needs --corpus", name)
+		}
 	}
 	if f.solve && f.explain {
 		refuse("--explain stands beside --solve; keep one")

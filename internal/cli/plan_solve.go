@@ -53,8 +53,7 @@ func (f *planFlags) printSolutions(ctx context.Context, app *App, pts []*spec.Po
 // holds finds the largest concurrency of every pool at which an LRU cache of its size stays
 // within knee.Tolerance of an infinite one, by replaying the corpus in virtual time.
 func (f *planFlags) holds(ctx context.Context, app *App, sols []plan.Solution) error {
-	var cf corpusFlags
-	c, err := cf.load(app, f.corpusPath)
+	c, err := f.corpus.load(app, f.corpusPath)
 	if err != nil {
 		return err
 	}
@@ -92,6 +91,7 @@ func (f *planFlags) holds(ctx context.Context, app *App, sols []plan.Solution) e
 	}
 	for i := range sols {
 		sols[i].HoldsDevice, sols[i].Holds = held(sols[i].DeviceTokens), held(sols[i].UniqueTokens)
+		sols[i].SkippedTraces = len(c.Skipped)
 	}
 	return nil
 }
@@ -104,13 +104,13 @@ func printSolutionTable(app *App, sols []plan.Solution) error {
 		}
 		return s
 	}
-	held := false
+	held, skipped := false, 0
 	for _, s := range sols {
 		bytes := ""
 		if s.Flag != "" {
 			bytes = plan.GB(s.HostBytes)
 		}
-		held = held || s.Holds != nil
+		held, skipped = held || s.Holds != nil, s.SkippedTraces
 		rows = append(rows, []string{s.Key, fmt.Sprint(s.Conc), s.Role, dash(s.Flag), dash(bytes), dash(s.Bound),
 			fmt.Sprint(s.DeviceTokens), fmt.Sprint(s.UniqueTokens), s.HoldsDevice.String(), s.Holds.String()})
 	}
@@ -118,7 +118,7 @@ func printSolutionTable(app *App, sols []plan.Solution) error {
 		return err
 	}
 	if held {
-		fmt.Fprintln(app.Out, "\nHOLDS: the largest concurrency whose working set fits; predicted, see 'weir knee'")
+		fmt.Fprintf(app.Out, "\nHOLDS: the largest concurrency whose working set fits; predicted, see 'weir knee'%s\n", skippedText(skipped))
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
 )
@@ -19,6 +18,7 @@ func newPointCmd(app *App) *cobra.Command {
 	var job string
 	var duration time.Duration
 	var f launchFlags
+	var cf corpusFlags
 	cmd := &cobra.Command{
 		Use:   "point -f MASTER... -r RUNNERS KEY --conc N --corpus DIR",
 		Short: "Run one point on this machine, with what its recipe starts",
@@ -56,9 +56,9 @@ client, node or cancelled.`,
 			if duration > 0 {
 				p.DurationNs = int64(duration)
 			}
-			c, err := corpus.Load(corpusPath, corpus.LoadOptions{})
+			c, err := cf.load(app, corpusPath)
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			j, err := f.job(p, c, corpusPath, 0)
 			if err != nil {
@@ -96,5 +96,6 @@ client, node or cancelled.`,
 	fl.StringVar(&job, "job", "", "run the point of this `FILE` inside the allocation that was made for it; weir sweep writes both")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/point-ID)")
 	f.add(fl)
+	cf.addSkip(cmd)
 	return cmd
 }

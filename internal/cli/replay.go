@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/client"
-	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -28,7 +27,8 @@ func newReplayCmd(app *App) *cobra.Command {
 		duration                         time.Duration
 		knobs                            replayKnobs
 		seed                             uint64
-		skipBroken, noProbe, legacy      bool
+		noProbe, legacy                  bool
+		traces                           corpusFlags
 		mf                               metricsFlags
 	)
 	cmd := &cobra.Command{
@@ -64,9 +64,9 @@ when the result is not valid, and says why.`,
 			if err != nil {
 				return usage(err)
 			}
-			c, err := corpus.Load(corpusPath, corpus.LoadOptions{SkipBroken: skipBroken})
+			c, err := traces.load(app, corpusPath)
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			p := &spec.Point{
 				Key: "replay", Name: fmt.Sprintf("%s_conc%d", model, conc), Model: model, Framework: "external",
@@ -123,7 +123,7 @@ when the result is not valid, and says why.`,
 	fl.IntVar(&gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
 	knobs.add(fl)
 	fl.Uint64Var(&seed, "seed", 42, "draws start points and salts")
-	fl.BoolVar(&skipBroken, "skip-broken", false, "leave out traces that cannot be read, and say how many")
+	traces.add(cmd)
 	fl.BoolVar(&noProbe, "no-probe", false, "don't learn what the chat template adds")
 	fl.BoolVar(&legacy, "legacy-max-tokens", false, "send max_tokens instead of max_completion_tokens")
 	return cmd
@@ -167,6 +167,7 @@ func (a *App) printPoint(r *result.Result, dir string) error {
 				line("simulation", "%s", r.SimError)
 			}
 		}
+		line("corpus", "%d traces of %s%s", r.Corpus.Traces, r.Corpus.Name, skippedText(r.Corpus.Skipped))
 		line("requests", "%d ok, %d failed, %d cut", r.Requests.OK, r.Requests.Failed, r.Requests.Cut)
 		line("hit rate", "%s (device %s, host %s), ceiling %s", num(r.Hits.Total, 3), num(r.Hits.Device, 3), num(r.Hits.Host, 3), num(r.Hits.Ceiling, 3))
 		line("TTFT", "p50 %s, p90 %s", secs(r.Latency.TTFT.P50), secs(r.Latency.TTFT.P90))

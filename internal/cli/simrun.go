@@ -55,14 +55,16 @@ does so without the host pool first.`,
 				Points     []sim.CurvePoint `json:"points"`
 			}
 			out := struct {
-				Simulated    bool   `json:"simulated"`
-				SimError     string `json:"sim_error"`
-				Model        string `json:"model"`
-				GPU          string `json:"gpu"`
-				TP           int    `json:"tp"`
-				DeviceTokens int64  `json:"device_tokens"`
-				Runs         []run  `json:"runs"`
-			}{true, c.StatedError(), c.Model.Name, c.GPU.Name, c.Parallel.TP, c.DeviceTokens, nil}
+				Simulated     bool   `json:"simulated"`
+				SimError      string `json:"sim_error"`
+				Model         string `json:"model"`
+				GPU           string `json:"gpu"`
+				TP            int    `json:"tp"`
+				DeviceTokens  int64  `json:"device_tokens"`
+				Traces        int    `json:"traces"`
+				SkippedTraces int    `json:"skipped_traces"` // broken ones, left out by --skip-broken
+				Runs          []run  `json:"runs"`
+			}{true, c.StatedError(), c.Model.Name, c.GPU.Name, c.Parallel.TP, c.DeviceTokens, len(traces.Traces), len(traces.Skipped), nil}
 			hosts := []int64{c.HostTokens}
 			if compare && c.HostTokens > 0 {
 				hosts = []int64{0, c.HostTokens}
@@ -78,7 +80,7 @@ does so without the host pool first.`,
 			if app.JSON {
 				return app.printJSON(out)
 			}
-			fmt.Fprintf(app.Out, "%s on %d x %s (simulated), device pool %d tokens, %v of load\n", out.Model, out.TP, out.GPU, out.DeviceTokens, duration)
+			fmt.Fprintf(app.Out, "%s on %d x %s (simulated), device pool %d tokens, %v of load, %d traces of %s%s\n", out.Model, out.TP, out.GPU, out.DeviceTokens, duration, len(traces.Traces), traces.Name, skippedCount(traces))
 			if out.SimError != "" {
 				fmt.Fprintf(app.Out, "step times %s\n", out.SimError)
 			}

@@ -53,7 +53,7 @@ func (f *sweepFlags) add(cmd *cobra.Command) {
 func newSweepCmd(app *App) *cobra.Command {
 	var masters []string
 	var runners, corpusPath string
-	var skipBroken bool
+	var cf corpusFlags
 	var f sweepFlags
 	cmd := &cobra.Command{
 		Use:   "sweep -f MASTER... -r RUNNERS [KEY...] --corpus DIR",
@@ -84,9 +84,9 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 			if corpusPath, err = corpusOf(points, corpusPath); err != nil {
 				return usage(err)
 			}
-			c, err := corpus.Load(corpusPath, corpus.LoadOptions{SkipBroken: skipBroken})
+			c, err := cf.load(app, corpusPath)
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			if f.out == "" {
 				f.out = filepath.Join("weir-runs", sweepDir(args, masters))
@@ -102,7 +102,7 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.StringSliceVarP(&masters, "file", "f", nil, "master file; may be repeated")
 	fl.StringVarP(&runners, "runners", "r", "", "runners.yaml")
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
-	fl.BoolVar(&skipBroken, "skip-broken", false, "leave out traces that cannot be read, and say how many")
+	cf.addSkip(cmd)
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the sweep (default weir-runs/<KEY>)")
 	fl.StringVar(&f.fleet, "fleet", "", "fleet.yaml: how points are run on the cluster of their runner")
 	fl.DurationVar(&f.poll, "poll", 2*time.Second, "time between two looks at a scheduler's queue")

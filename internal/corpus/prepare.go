@@ -3,6 +3,7 @@ package corpus
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 )
@@ -255,9 +256,12 @@ func (c *Corpus) Anonymize() *Corpus {
 		out[n] = c.Traces[i].anonymous(fmt.Sprintf("trace_%05d", n+1), models)
 	}
 	d := c.derive(out, "anonymized")
-	d.Notes, d.Skipped = nil, nil
+	d.Notes = nil
+	d.Skipped = slices.Repeat([]error{errAnonymous}, len(d.Skipped)) // they count, and say no name
 	return d
 }
+
+var errAnonymous = errors.New("a broken trace")
 
 func (t *Trace) anonymous(id string, models map[string]string) *Trace {
 	out := &Trace{ID: id, BlockSize: t.BlockSize, LengthsOnly: t.LengthsOnly, Estimated: t.Estimated, DroppedTurns: t.DroppedTurns}

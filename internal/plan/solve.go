@@ -24,6 +24,8 @@ type Solution struct {
 	// both tiers hold; nil where no working set was given, a lower bound with AtLeast.
 	HoldsDevice *Holds `json:"device_holds_concurrency,omitempty"`
 	Holds       *Holds `json:"holds_concurrency,omitempty"`
+	// SkippedTraces are the broken ones of the corpus that HoldsDevice and Holds were found with.
+	SkippedTraces int `json:"skipped_traces,omitempty"`
 }
 
 // Holds is a concurrency whose working set a pool holds.
