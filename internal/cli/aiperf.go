@@ -332,6 +332,14 @@ func (p *profile) target() {
 		Chunks:         true, Wire: true,
 		Timeouts: client.Timeouts{Connect: 30 * time.Second, First: wait, Headers: wait, Stream: wait, Total: wait},
 	}
+	if len(p.client.SessionHeaders) == 0 { // --session-header renames it
+		p.client.SessionHeaders = []string{"X-Correlation-ID"}
+	}
+	for _, h := range [][2]string{{"SESSION_ID", "X-Session-ID"}, {"SMG_ROUTING_KEY", "X-SMG-Routing-Key"}} {
+		if isOn(os.Getenv("AIPERF_HTTP_X_" + h[0] + "_FROM_CORRELATION_ID")) {
+			p.client.SessionHeaders = append(p.client.SessionHeaders, h[1])
+		}
+	}
 	if p.has("--use-dynamo-conv-aware-routing") || isOn(os.Getenv("AIPERF_HTTP_X_DYNAMO_SESSION_ID_FROM_CORRELATION_ID")) {
 		p.client.SessionHeaders = append(p.client.SessionHeaders, "X-Dynamo-Session-ID")
 		p.client.ParentHeader = "X-Dynamo-Parent-Session-ID"

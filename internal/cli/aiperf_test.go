@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -142,9 +147,27 @@ func TestAIPerfProfile(t *testing.T) {
 }
 
 // TestAIPerfFixedLengths runs the command without a scenario: every prompt has the length that was
-// asked for, every request is in the summary, in order.
+// asked for, every request is in the summary, and its identities are those of the headers it carried.
 func TestAIPerfFixedLengths(t *testing.T) {
-	url := simServer(t, 150_000, 0)
+	target, err := neturl.Parse(simServer(t, 150_000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	carried := map[string]string{} // the conversation of a request
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id := r.Header.Get("X-Correlation-ID"); id != "" && id == r.Header.Get("X-SMG-Routing-Key") {
+			mu.Lock()
+			carried[r.Header.Get("X-Request-ID")] = id
+			mu.Unlock()
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	url := front.URL
+	t.Setenv("AIPERF_HTTP_X_SMG_ROUTING_KEY_FROM_CORRELATION_ID", "true")
 	artifacts := filepath.Join(t.TempDir(), "fixed")
 	code, out, errOut := weir("aiperf", "profile", "--url", url, "--model", "glm-5.2", "--endpoint-type", "chat", "--streaming", "--concurrency", "4",
 		"--isl", "700", "--osl", "9", "--request-count", "30", "--warmup-request-count", "3", "--extra-inputs", "ignore_eos:true", "--random-seed", "7",
@@ -171,12 +194,17 @@ func TestAIPerfFixedLengths(t *testing.T) {
 	for line := range strings.Lines(string(read(t, artifacts, "profile_export.jsonl"))) {
 		var r struct {
 			Metadata struct {
+				Request      string `json:"x_request_id"`
+				Correlation  string `json:"x_correlation_id"`
 				Conversation string `json:"conversation_id"`
 				Phase        string `json:"benchmark_phase"`
 			}
 		}
 		if err := json.Unmarshal([]byte(line), &r); err != nil {
 			t.Fatal(err)
+		}
+		if m := r.Metadata; carried[m.Request] != m.Correlation || m.Correlation == "" {
+			t.Errorf("%+v carried %q", m, carried[m.Request])
 		}
 		if r.Metadata.Phase == "warmup" {
 			warm++

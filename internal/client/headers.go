@@ -90,20 +90,28 @@ func sortedKeys(h http.Header) []string {
 
 // requestHeaders are those of one request.
 func (c *Config) requestHeaders(q *replay.Request) [][2]string {
-	hs := [][2]string{{"X-Request-ID", identity(c.RunID, "request", strconv.FormatUint(q.Seq, 10))}}
+	hs := [][2]string{{"X-Request-ID", RequestID(c.RunID, q.Seq)}}
 	if len(c.SessionHeaders) == 0 && c.ParentHeader == "" {
 		return hs
 	}
 	s := &q.Trace.Streams[q.Stream]
-	id := identity(c.RunID, q.Tree, s.ID)
+	id := SessionID(c.RunID, q.Tree, s.ID)
 	for _, name := range c.SessionHeaders {
 		hs = append(hs, [2]string{name, id})
 	}
 	if c.ParentHeader != "" && s.Parent != corpus.Unbound {
-		hs = append(hs, [2]string{c.ParentHeader, identity(c.RunID, q.Tree, q.Trace.Streams[s.Parent].ID)})
+		hs = append(hs, [2]string{c.ParentHeader, SessionID(c.RunID, q.Tree, q.Trace.Streams[s.Parent].ID)})
 	}
 	return hs
 }
+
+// RequestID is what X-Request-ID carries for the request with this number in its bundle.
+func RequestID(runID string, seq uint64) string {
+	return identity(runID, "request", strconv.FormatUint(seq, 10))
+}
+
+// SessionID is what session headers carry for a conversation of a live tree.
+func SessionID(runID, tree, stream string) string { return identity(runID, tree, stream) }
 
 // identity makes a UUID (version 8, RFC 9562: made of a hash) of its parts: the same in every
 // run with the same run id.

@@ -14,12 +14,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
 )
@@ -135,10 +135,15 @@ type metadata struct {
 	Processor    string `json:"record_processor_id"`
 	Phase        string `json:"benchmark_phase"`
 	PhaseKind    string `json:"phase_kind"`
+	PhaseName    string `json:"phase_name,omitempty"` // of the profiling phase, as the two after it
+	PhaseIndex   *int   `json:"phase_index,omitempty"`
+	Profiling    *int   `json:"profiling_index,omitempty"`
 	Cancelled    bool   `json:"was_cancelled"`
+	Skipped      bool   `json:"context_overflow_skip"` // false: what is not sent has no line
 	CancelNs     *int64 `json:"cancellation_time_ns,omitempty"`
 	IssuedNs     *int64 `json:"credit_issued_ns,omitempty"`
 	Depth        int    `json:"agent_depth"`
+	Parent       string `json:"parent_correlation_id,omitempty"` // where it is known to be the root
 	Root         string `json:"root_correlation_id"`
 	Trace        string `json:"source_trace_id"`
 }
@@ -208,7 +213,7 @@ func lines(b *record.Bundle, to io.Writer, each func(*record.Request, *row)) err
 		if q.Times.Sent == record.Never || q.Phase == record.Calibrate {
 			continue // never went out
 		}
-		r := line(q, b.Meta.EpochWallNs, n)
+		r := line(q, b.Meta, n)
 		n++
 		each(q, &r)
 		if w == nil {
@@ -229,8 +234,12 @@ func lines(b *record.Bundle, to io.Writer, each func(*record.Request, *row)) err
 	return w.Flush()
 }
 
-func line(q *record.Request, epoch int64, n int) row {
-	at := q.Times
+func line(q *record.Request, of *record.Meta, n int) row {
+	at, epoch := q.Times, of.EpochWallNs
+	root := q.Stream
+	if q.Depth > 0 {
+		root = q.Trace
+	}
 	wall := func(ns int64) *int64 {
 		if ns == record.Never {
 			return nil
@@ -239,12 +248,16 @@ func line(q *record.Request, epoch int64, n int) row {
 		return &v
 	}
 	m := metadata{
-		Session: n, RequestID: fmt.Sprintf("weir-%08d", q.Seq), Correlation: q.Tree + "/" + q.Stream, Root: q.Tree + "/" + q.Trace,
+		Session: n, RequestID: client.RequestID(of.PointID, q.Seq), Correlation: client.SessionID(of.PointID, q.Tree, q.Stream),
+		Root:         client.SessionID(of.PointID, q.Tree, root),
 		Conversation: q.Stream, Turn: q.Turn, StartNs: epoch + at.Sent, AckNs: wall(at.Headers), EndNs: epoch + max(at.End, at.Sent),
 		Worker: "weir", Processor: "weir", Phase: "warmup", IssuedNs: wall(at.Queued), Depth: q.Depth, Trace: q.Trace,
 	}
 	if q.Phase == record.Profiling {
-		m.Phase = "profiling"
+		m.Phase, m.PhaseName, m.PhaseIndex, m.Profiling = "profiling", "profiling", new(int), new(int)
+	}
+	if q.Depth == 1 {
+		m.Parent = m.Root
 	}
 	m.PhaseKind = m.Phase
 	r := row{Metadata: m, Metrics: map[string]Value{}}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
 )
@@ -112,6 +113,10 @@ func TestExport(t *testing.T) {
 	}
 	if rows[0].Metadata.Phase != "warmup" || rows[1].Metadata.Phase != "profiling" || rows[1].Metadata.Conversation != "tr::sa:a" || rows[1].Metadata.StartNs != epoch+10*sec {
 		t.Errorf("metadata %+v", rows[1].Metadata)
+	}
+	if m := rows[1].Metadata; m.RequestID != client.RequestID(b.Meta.PointID, 2) || m.Correlation != client.SessionID(b.Meta.PointID, "0.0", "tr::sa:a") ||
+		m.Root != client.SessionID(b.Meta.PointID, "0.0", "tr") || m.Parent != m.Root || m.Root == m.Correlation {
+		t.Errorf("identities %+v are not those of the headers", m)
 	}
 	for tag, want := range map[string]float64{"time_to_first_token": 200, "request_latency": 1200, "inter_token_latency": 100, "full_response_inter_token_latency": 101,
 		"decode_duration": 1000, "output_token_throughput_per_user": 10, "input_sequence_length": 100, "output_sequence_length": 11, "prefill_throughput_per_user": 500} {
