@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 SPEED = ["--ttft", "300ms", "--itl", "10ms"]
 ENGINE = ["--device-tokens", "2000000", "--host-tokens", "4000000"]  # nothing is evicted
 PAIRS = int(os.environ.get("PAIRS", 3))
-PARTS = os.environ.get("PARTS", "agentx cache fixed").split()
+PARTS = os.environ.get("PARTS", "agentx cache fixed busy").split()
 SECONDS = os.environ.get("SECONDS_PER_RUN", "25")
 
 TRACES = "--traces 12 --seed 3 --turns 20 --first-input 8000 --system 4000 --growth 400 --out 40 --rewrites=-1 --resumes=-1"
@@ -28,9 +28,8 @@ AGENTX = f"""--scenario inferencex-agentx-mvp --endpoint /v1/chat/completions --
     --tokenizer-trust-remote-code --num-dataset-entries 393 --slice-duration 1.0 --unsafe-override
     --custom-dataset-type weka_trace"""
 
-FIXED = """--endpoint /v1/chat/completions --endpoint-type chat --streaming --model glm-5.2 --concurrency 8 --request-count 96
-    --warmup-request-count 8 --isl 1024 --osl 128 --extra-inputs ignore_eos:true --random-seed 42 --use-server-token-count
-    --no-gpu-telemetry --slice-duration 1.0"""
+FIXED = """--endpoint /v1/chat/completions --endpoint-type chat --streaming --model glm-5.2 --warmup-request-count 8 --isl 1024
+    --osl 128 --extra-inputs ignore_eos:true --random-seed 42 --use-server-token-count --no-gpu-telemetry --slice-duration 1.0"""
 
 ENVIRONMENT = {  # as InferenceX sets it
     "AIPERF_DATASET_CONFIGURATION_TIMEOUT": "1800",
@@ -103,10 +102,23 @@ def main():
         print(f"## The same against a simulated engine with a cache, {harness}\n")
         tables.cache(runs)
     if "fixed" in PARTS:
-        flags = f"{FIXED} --tokenizer {c.tokenizer(aiperf, 'aiperf')}"
+        flags = f"{FIXED} --concurrency 8 --request-count 96 --tokenizer {c.tokenizer(aiperf, 'aiperf')}"
         runs = c.pairs("fixed", aiperf, SPEED, flags, PAIRS)
         print(f"## Prompts of one length, {version(aiperf, 'aiperf')}, server of 300 ms and 10 ms\n")
         tables.everything(runs, {"time_to_first_token": 300.0, "inter_token_latency": 10.0})
+    if "busy" in PARTS:
+        flags = f"{FIXED} --concurrency 64 --request-count 640 --num-dataset-entries 640 --tokenizer {c.tokenizer(aiperf, 'aiperf')}"
+        runs = c.pairs("busy", aiperf, SPEED, flags, 1)
+        print(f"## What 64 streams at once cost, {version(aiperf, 'aiperf')}, server of 300 ms and 10 ms, two cores for client and server\n")
+        tables.cost(runs)
+        tables.requests(runs)
+        tables.main_metrics(runs, {"time_to_first_token": 300.0, "inter_token_latency": 10.0})
+    if "startup" in PARTS:
+        traces = Path(os.environ["TRACES"]).resolve()
+        flags = AGENTX.replace(f"--benchmark-duration {SECONDS}", "--benchmark-duration 2")
+        runs = c.pairs("startup", agentx, SPEED, f"{flags} --input-file {traces} --tokenizer {c.tokenizer(agentx, 'agentx')}", 1)
+        print(f"## Start-up with {len(list(traces.iterdir()))} recorded traces, {harness}\n")
+        tables.cost(runs)
     print(f"Took {(time.time() - time.mktime(begun) + time.timezone) / 60:.1f} minutes; load at the end {os.getloadavg()[0]:.2f}.")
 
 

@@ -69,7 +69,7 @@ def value(record, tag):
     return record["metrics"].get(tag, {}).get("value")
 
 
-def execute(tool, argv, env, folder, limit=900):
+def execute(tool, argv, env, folder, limit=1800):
     """Runs a command to its end and reads what it wrote."""
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     folder.mkdir(parents=True)

@@ -18,6 +18,8 @@ EXACT = {
 
 # Why a metric may be further off, or is not comparable. First match by the beginning of the name.
 REASONS = (
+    ("time_to_second_token", "one gap: what one read brings"),
+    ("inter_chunk_latency", "single gaps: what one read brings"),
     ("min_request_timestamp", "an instant, not a size"),
     ("max_response_timestamp", "an instant, not a size"),
     ("credit_to_start_latency", "the client's own delay"),
@@ -76,6 +78,7 @@ def everything(runs, truth):
 
 
 def cost(runs):
+    """What the runs cost the client, and how soon they began."""
     print("| run | tool | requests | CPU seconds | CPU ms a request | seconds to the first request | wall seconds |\n|---|---|---:|---:|---:|---:|---:|")
     for tool in runs:
         for i, r in enumerate(runs[tool]):
@@ -91,7 +94,7 @@ def requests(runs):
     """Are the requests the same, in the same order, stream by stream?"""
     print("| pair | streams | requests | streams in the same order | same output tokens | input tokens, AIPerf less Weir: total | a request |\n|---|---:|---:|---:|---:|---:|---|")
     for i, (a, w) in enumerate(zip(runs["aiperf"], runs["weir"])):
-        sa, sw = (renamed(r.streams()) for r in (a, w))
+        sa, sw = (comparable(r.streams()) for r in (a, w))
         order = sum(steps(sa.get(k)) == steps(sw.get(k)) for k in sa.keys() | sw.keys())
         both = [(x, y) for k in sa.keys() & sw.keys() for x, y in zip(sa[k], sw[k]) if x[:2] == y[:2]]
         out = sum(x[3] == y[3] for x, y in both)
@@ -107,12 +110,17 @@ def requests(runs):
     print()
 
 
-def renamed(streams):
-    """Made-up conversations have names of each tool's own; their number is the same."""
+def comparable(streams):
+    """Streams under names that both tools use. Made-up conversations have names of each tool's own,
+    with one number; their warm-up is left out, for which AIPerf sends the first prompts of the list
+    and then again, Weir prompts of their own, so that nothing is warm."""
     out = {}
     for k, v in streams.items():
         digits = k.removeprefix("session").strip("_-")
-        out[f"session {int(digits)}" if k.startswith("session") and digits.isdigit() else k] = v
+        if k.startswith("session") and digits.isdigit():
+            k, v = f"session {int(digits)}", [s for s in v if s[0] != "warmup"]
+        if v:
+            out[k] = v
     return out
 
 
@@ -198,32 +206,41 @@ def columns(runs):
 
 
 def cache(runs):
+    """What the server found in its cache, over the requests that both tools sent in the window."""
     a, w = runs["aiperf"][0], runs["weir"][0]
     requests(runs)
-    print("| | AIPerf | Weir | Weir to AIPerf |\n|---|---:|---:|---:|")
-    total = lambda r, tag: sum(value(q, tag) or 0 for q in r.records if q["metadata"]["benchmark_phase"] == "profiling")
+    ra, rw = (sent(r) for r in (a, w))
+    both = ra.keys() & rw.keys()
+    print(f"{len(both)} requests of the window were sent by both, {len(ra) - len(both)} by AIPerf alone, {len(rw) - len(both)} by Weir alone.\n")
+    print("| of the requests of both | AIPerf | Weir | Weir to AIPerf |\n|---|---:|---:|---:|")
+    total = lambda rows, tag: sum(value(rows[k], tag) or 0 for k in both)
+    values = lambda rows, tag: [value(rows[k], tag) for k in both if value(rows[k], tag) is not None]
     for what, f in (
-        ("prompt tokens of the window", lambda r: total(r, "usage_prompt_tokens")),
-        ("cached tokens of the window", lambda r: total(r, "usage_prompt_cache_read_tokens")),
+        ("prompt tokens", lambda r: total(r, "usage_prompt_tokens")),
+        ("cached tokens", lambda r: total(r, "usage_prompt_cache_read_tokens")),
         ("cached share, %", lambda r: 100 * total(r, "usage_prompt_cache_read_tokens") / total(r, "usage_prompt_tokens")),
-        ("output tokens of the window", lambda r: total(r, "usage_completion_tokens")),
-        ("theoretical hits, %", lambda r: r.summary["theoretical_prefix_cache_hit"]["avg"]),
-        ("mean TTFT, ms", lambda r: r.summary["time_to_first_token"]["avg"]),
-        ("median TTFT, ms", lambda r: r.summary["time_to_first_token"]["p50"]),
-        ("mean ITL, ms", lambda r: r.summary["inter_token_latency"]["avg"]),
-        ("median ITL, ms", lambda r: r.summary["inter_token_latency"]["p50"]),
-        ("output tokens a second", lambda r: r.summary["output_token_throughput"]["avg"]),
+        ("output tokens", lambda r: total(r, "usage_completion_tokens")),
+        ("mean TTFT, ms", lambda r: statistics.fmean(values(r, "time_to_first_token"))),
+        ("median TTFT, ms", lambda r: statistics.median(values(r, "time_to_first_token"))),
+        ("mean ITL, ms", lambda r: statistics.fmean(values(r, "inter_token_latency"))),
+        ("median ITL, ms", lambda r: statistics.median(values(r, "inter_token_latency"))),
     ):
-        x, y = f(a), f(w)
+        x, y = f(ra), f(rw)
         print(f"| {what} | {show(x)} | {show(y)} | {signed(x, y)} |")
-    print()
+    off_by = Counter(abs(value(ra[k], "usage_prompt_cache_read_tokens") - value(rw[k], "usage_prompt_cache_read_tokens")) for k in both)
+    print(f"\nCached tokens of a request differ by: {', '.join(f'{d} ({n} requests)' for d, n in sorted(off_by.items()))}.\n")
     names = a.server.keys() | w.server.keys()
     same = sum(n in a.server and n in w.server and a.server[n]["type"] == w.server[n]["type"] for n in names)
     print(f"server_metrics_export.json: {len(a.server)} series of AIPerf, {len(w.server)} of Weir, {same} of one name and type.\n")
-    print("| counter of the server over the window | AIPerf | Weir | Weir to AIPerf |\n|---|---:|---:|---:|")
-    for n in sorted(names):
-        x, y = a.server.get(n), w.server.get(n)
-        if "counter" in ((x or y)["type"],):
-            tx, ty = (None if f is None else sum(s["stats"].get("total") or 0 for s in f["series"]) for f in (x, y))
-            print(f"| `{n}` | {show(tx)} | {show(ty)} | {signed(tx, ty)} |")
-    print()
+
+
+def sent(run):
+    """The requests of the window by stream, turn and how often that was sent before."""
+    out, seen = {}, Counter()
+    for r in sorted(run.records, key=lambda r: r["metadata"]["request_start_ns"]):
+        m = r["metadata"]
+        if m["benchmark_phase"] == "profiling" and not r.get("error"):
+            key = m["conversation_id"], m["turn_index"]
+            out[(*key, seen[key])] = r
+            seen[key] += 1
+    return out
