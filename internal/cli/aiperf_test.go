@@ -7,8 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	neturl "net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,21 +147,16 @@ func TestAIPerfProfile(t *testing.T) {
 // TestAIPerfFixedLengths runs the command without a scenario: every prompt has the length that was
 // asked for, every request is in the summary, and its identities are those of the headers it carried.
 func TestAIPerfFixedLengths(t *testing.T) {
-	target, err := neturl.Parse(simServer(t, 150_000, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine, _ := startSim(t, "sglang", 150_000, 0)
 	var mu sync.Mutex
 	carried := map[string]string{} // the conversation of a request
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.FlushInterval = -1
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if id := r.Header.Get("X-Correlation-ID"); id != "" && id == r.Header.Get("X-SMG-Routing-Key") {
 			mu.Lock()
 			carried[r.Header.Get("X-Request-ID")] = id
 			mu.Unlock()
 		}
-		proxy.ServeHTTP(w, r)
+		engine.Handler().ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
 	url := front.URL

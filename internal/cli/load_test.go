@@ -22,6 +22,12 @@ func simServer(t *testing.T, device, host int64) string { return simEngine(t, "s
 
 func simEngine(t *testing.T, engine string, device, host int64) string {
 	t.Helper()
+	_, url := startSim(t, engine, device, host)
+	return url
+}
+
+func startSim(t *testing.T, engine string, device, host int64) (*simhttp.Server, string) {
+	t.Helper()
 	m, err := facts.ModelByName("glm-5.2")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +57,7 @@ func simEngine(t *testing.T, engine string, device, host int64) string {
 		stop()
 		<-done
 	})
-	return "http://" + l.Addr().String()
+	return s, "http://" + l.Addr().String()
 }
 
 // weir runs the program and returns its exit code and output.
