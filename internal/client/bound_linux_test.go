@@ -280,8 +280,14 @@ func TestHeadsOut(t *testing.T) {
 			p = p[n:]
 		}
 		for i, s := range all {
+			if s.resent() {
+				t.Fatalf("request %d went out once", i)
+			}
 			if w.streams[uint32(2*i+1)] != s || s.sent() == nil || s.sent().took.Load() < 0 {
 				t.Fatalf("request %d was not found: %+v", i, s)
+			}
+			if s.begin(w, uint32(2*i+1), 1); !s.resent() {
+				t.Fatalf("request %d went out twice", i)
 			}
 			target.letGo(s)
 		}

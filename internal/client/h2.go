@@ -72,6 +72,7 @@ func (x *exchange) runH2() {
 	x.rec.Times.Sent = x.progress.sent.Load()
 	if out := x.h2.sent(); out != nil {
 		x.out, x.rec.Times.Sent = out, out.at
+		x.rec.Resent = x.h2.resent()
 	}
 	if err != nil {
 		x.lostH2(err, at)

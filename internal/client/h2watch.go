@@ -122,6 +122,7 @@ type h2Stream struct {
 	on       *h2Watch
 	stream   uint32
 	out      *sending // nil before its head went out
+	heads    int      // how often it did: the transport sends again what a server says it took nothing of
 	headers  arrival
 	answered bool // headers is set
 	body     bool // a piece of the body came
@@ -173,6 +174,7 @@ func (s *h2Stream) begin(on *h2Watch, stream uint32, at int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.on, s.stream, s.out, s.answered, s.pieces = on, stream, out, false, nil
+	s.heads++
 }
 
 // came notes a part of a frame of the answer.
@@ -200,6 +202,13 @@ func (s *h2Stream) sent() *sending {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.out
+}
+
+// resent tells whether the head went out more than once.
+func (s *h2Stream) resent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.heads > 1
 }
 
 // answer is when the head of the answer came, or the instant given when nobody saw it.
