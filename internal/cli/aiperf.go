@@ -30,10 +30,11 @@ import (
 
 func newAIPerfCmd(app *App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "aiperf",
-		Short: "Take AIPerf's place: its flags in, its files out",
-		Args:  noArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "aiperf",
+		Short:   "Take AIPerf's place: its flags in, its files out",
+		Example: `  weir aiperf profile --help`,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "profile --url URL --model NAME --concurrency N (--scenario NAME (--public-dataset NAME | --input-file PATH) | --isl N --osl N)",

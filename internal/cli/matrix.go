@@ -188,6 +188,9 @@ func (f *matrixFlags) run(app *App, cmd *cobra.Command) error {
 	if err != nil {
 		return usage(err)
 	}
+	if f.explain == "" && m.Len() == 0 {
+		fmt.Fprintln(app.Err, "warning: no row: no config of "+strings.Join(f.configFiles, ", ")+" has all that was asked for; 'weir matrix full-sweep' without filters prints what there is")
+	}
 	switch {
 	case f.explain != "":
 		return printExplanation(app, m, f.explain)

@@ -138,7 +138,8 @@ func pathState(what, path string, missing []string) PathState {
 		return st
 	}
 	entries := 0
-	err = filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
+	// The separator makes a link to a folder be followed.
+	err = filepath.WalkDir(path+string(filepath.Separator), func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

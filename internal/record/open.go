@@ -244,10 +244,15 @@ func Find(roots ...string) ([]string, error) {
 	var out []string
 	for _, root := range roots {
 		n := len(out)
-		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		from := root
+		if st, err := os.Stat(root); err == nil && st.IsDir() {
+			from += string(filepath.Separator) // makes a link to a folder be followed
+		}
+		err := filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
+			path = filepath.Clean(path)
 			if !e.IsDir() {
 				return nil
 			}

@@ -320,7 +320,8 @@ func walkFiles(root string, endings ...string) ([]string, error) {
 		return []string{root}, nil
 	}
 	var out []string
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	// The separator makes a link to a folder be followed.
+	err = filepath.WalkDir(root+string(filepath.Separator), func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
