@@ -68,7 +68,7 @@ func logged(name, path string) []record.Fact {
 
 // listen asks the info endpoints of servers that run already.
 func (h *HTTP) listen(ctx context.Context) []record.Fact {
-	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: h.Client.TLS, DisableKeepAlives: true}}
+	hc := &http.Client{Transport: &http.Transport{TLSClientConfig: h.Client.TLS, DisableKeepAlives: true, Protocols: h.Client.Protocols()}}
 	header := http.Header{}
 	for k, v := range h.Client.Header {
 		header[k] = v
