@@ -19,6 +19,7 @@ type timedTarget struct {
 	flying  map[uint64]*record.Request
 	sent    []Request
 	deaf    bool // never answers
+	onSend  func()
 }
 
 func (f *timedTarget) Start(sink func(*record.Request)) {
@@ -32,6 +33,9 @@ func (f *timedTarget) Send(q Request) {
 	f.sent = append(f.sent, q)
 	f.flying[q.Seq] = r
 	f.mu.Unlock()
+	if f.onSend != nil {
+		f.onSend()
+	}
 	if !f.deaf {
 		time.AfterFunc(time.Duration(f.service(&q)), func() { f.end(q.Seq, nil) })
 	}
@@ -84,7 +88,7 @@ func TestRunRealSendsInOrderAndAccounts(t *testing.T) {
 		}
 	}
 	o := fastCorpusOptions()
-	o.DurationNs = 80 * int64(time.Millisecond)
+	o.DurationNs, o.MaxRequests = int64(time.Minute), 6
 	o.GraceNs = int64(time.Second)
 	s, err := NewAgentic(c, o)
 	if err != nil {
@@ -96,7 +100,7 @@ func TestRunRealSendsInOrderAndAccounts(t *testing.T) {
 	if err := RunReal(context.Background(), s, f, clock, func(r *record.Request) { got = append(got, r) }); err != nil {
 		t.Fatal(err)
 	}
-	if len(got) != len(f.sent) || len(got) < 4 {
+	if len(got) != len(f.sent) || len(got) < 6 {
 		t.Fatalf("%d requests sent, %d records", len(f.sent), len(got))
 	}
 	for _, r := range got {
@@ -120,9 +124,9 @@ func TestRunRealCancel(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(context.Background())
 		why := errors.New("enough")
-		time.AfterFunc(30*time.Millisecond, func() { cancel(why) })
 		clock := NewClock()
-		f := &timedTarget{clock: clock, service: func(*Request) int64 { return int64(time.Hour) }, deaf: deaf}
+		f := &timedTarget{clock: clock, service: func(*Request) int64 { return int64(time.Hour) }, deaf: deaf,
+			onSend: func() { time.AfterFunc(30*time.Millisecond, func() { cancel(why) }) }}
 		n := 0
 		err = RunReal(ctx, s, f, clock, func(r *record.Request) {
 			n++
