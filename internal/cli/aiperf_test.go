@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/result/inferencex"
 )
@@ -24,6 +25,7 @@ import (
 // TestAIPerfProfile runs the command as InferenceX does, against the simulated server, and has
 // InferenceX's aggregate formed from the folder.
 func TestAIPerfProfile(t *testing.T) {
+	material.RealTime(t)
 	url := simServer(t, 150_000, 600_000)
 	dir := t.TempDir()
 	c, err := corpus.Generate(corpus.GenerateOptions{Seed: 5, Traces: 6, Turns: 12, FirstIn: 20000, Growth: 200, ThinkNs: 1e9})
@@ -221,6 +223,7 @@ func read(t *testing.T, elem ...string) []byte {
 
 // TestScrape watches the simulated server while requests run: the sources add up to the prompt.
 func TestScrape(t *testing.T) {
+	material.RealTime(t)
 	url, dir := simServer(t, 120_000, 400_000), t.TempDir()
 	enough, ended := make(chan struct{}), make(chan struct{})
 	t.Cleanup(func() { <-ended })

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/h2c"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 )
@@ -231,6 +232,7 @@ func streams(t testing.TB) http.Handler {
 
 // TestProtocols sends over TLS, HTTP/2 and HTTP/2 without TLS.
 func TestProtocols(t *testing.T) {
+	material.RealTime(t)
 	secure := httptest.NewUnstartedServer(streams(t))
 	secure.EnableHTTP2 = true
 	secure.Config.ErrorLog = nil

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/client/pace"
+	"github.com/weirbench/weir/internal/material"
 )
 
 func TestCalibrate(t *testing.T) {
+	material.RealTime(t)
 	url, stop, err := StartPace(t.Context(), nil, pace.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +46,7 @@ func TestCalibrate(t *testing.T) {
 }
 
 func TestCalibratorKeeps(t *testing.T) {
+	material.RealTime(t)
 	c := Calibrator{Dir: filepath.Join(t.TempDir(), "a", "b"), For: 50 * time.Millisecond}
 	load := LoadFor(3, 500)
 	first, kept, err := c.Run(t.Context(), load)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 )
@@ -19,6 +20,7 @@ import (
 // request: the watchdog ends it long before any timeout, with what was in flight, and every
 // request is accounted for.
 func TestStalledRun(t *testing.T) {
+	material.RealTime(t)
 	url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
 		if _, _, err := readRequest(r); err == nil {
 			io.WriteString(c, sseHead+chunk(token("a")))

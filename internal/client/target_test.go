@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 )
@@ -204,6 +205,7 @@ const usageEvent = `data: {"choices":[],"usage":{"prompt_tokens":100,"completion
 const doneEvent = "data: [DONE]\n\n"
 
 func TestOneRequest(t *testing.T) {
+	material.RealTime(t)
 	const pause = 30 * time.Millisecond
 	type seen struct {
 		*http.Request

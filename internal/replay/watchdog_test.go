@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 )
 
@@ -51,6 +52,7 @@ type ticking struct {
 func (k *ticking) LastToken() int64 { return min(k.clock.Now(), k.silentAfter) }
 
 func TestRunRealStopsAStall(t *testing.T) {
+	material.RealTime(t)
 	o := fastCorpusOptions()
 	o.DurationNs = int64(time.Hour)
 	s, err := NewAgentic(workedCorpus(), o)
