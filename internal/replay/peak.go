@@ -1,18 +1,29 @@
 package replay
 
-import "github.com/weirbench/weir/internal/corpus"
+import (
+	"math"
+	"slices"
+
+	"github.com/weirbench/weir/internal/corpus"
+)
 
 // PeakStreams is how many requests of one play of a trace can be in flight at once, whatever
 // the server does. A stream has one at a time; a child is there from the turn that spawned it to
 // the turn that joins it, one that nothing joins to the end of the play, and so are the
-// children of a child. Barriers can only make it less.
+// children of a child. A play that begins inside the trace may find a parent behind the turn that
+// joins a child and the child with turns left: where the recorded times allow that, the join does
+// not count. Barriers can only make it less.
 func (o *Options) PeakStreams(t *corpus.Trace) int {
 	p := newPlan(t, o)
 	joined := map[int32]int{} // the turn of the parent before which a child has ended
 	for si := range p.streams {
+		latest := int64(math.MinInt64) // start of the parent's turns up to the one that joins
 		for k, turn := range p.streams[si].turns {
+			latest = max(latest, turn.start)
 			for _, c := range turn.joins {
-				joined[c] = k
+				if !slices.ContainsFunc(p.streams[c].turns, func(of turnPlan) bool { return of.start > latest }) {
+					joined[c] = k
+				}
 			}
 		}
 	}

@@ -53,3 +53,26 @@ func TestPeakStreams(t *testing.T) {
 		}
 	})
 }
+
+// TestPeakInside: a child that in recorded time outlasts the turn that joins it may be met by a
+// play that begins inside the trace, beside what its parent spawned later.
+func TestPeakInside(t *testing.T) {
+	stream := func(id string, parent, spawn, join int, starts ...int64) corpus.Stream {
+		s := corpus.Stream{ID: id, Parent: parent, Spawn: spawn, Join: join}
+		for _, at := range starts {
+			s.Turns = append(s.Turns, corpus.Turn{StartNs: at, APINs: 1, In: 64, Out: 1, Blocks: []uint32{1}})
+		}
+		return s
+	}
+	for last, want := range map[int64]int{15: 2, 20: 2, 35: 3} {
+		tr := &corpus.Trace{ID: "t", BlockSize: 64, Models: []string{"m"}, Streams: []corpus.Stream{
+			stream("t", corpus.Unbound, corpus.Unbound, corpus.Unbound, 0, 20, 30, 40),
+			stream("a", 0, 0, 1, 10, last),
+			stream("b", 0, 1, 3, 25, 36),
+		}}
+		o := InferenceX(1, 0)
+		if got := o.PeakStreams(tr); got != want {
+			t.Errorf("child until %d: peak %d, want %d", last, got, want)
+		}
+	}
+}
