@@ -26,6 +26,7 @@ type launchFlags struct {
 	maxOut  int64
 	warmup  int
 	limit   clientLimit
+	gpu     gpuFlags
 }
 
 func (f *launchFlags) add(fl *pflag.FlagSet) {
@@ -35,6 +36,7 @@ func (f *launchFlags) add(fl *pflag.FlagSet) {
 	fl.Int64Var(&f.maxOut, "max-output", 0, "most output tokens asked for; 0 takes the recorded ones")
 	fl.IntVar(&f.warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
 	f.limit.add(fl)
+	f.gpu.add(fl)
 }
 
 // job plans one repeat of a point with its recipe.
@@ -102,11 +104,16 @@ func (f *launchFlags) local(dir string, models map[string]string) (run.Executor,
 	if err != nil {
 		return nil, err
 	}
+	gpus, err := f.gpu.read()
+	if err != nil {
+		return nil, usage(err)
+	}
 	return run.Choose(func(j *run.Job) run.Executor {
 		if j.Recipe == nil {
 			return run.Virtual{}
 		}
 		l := run.Local(exe, scratch)
+		l.GPU = gpus
 		l.Place.Model = models[j.Point.Model]
 		return l
 	}), nil
@@ -139,7 +146,11 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 	if err != nil {
 		return nil, 0, err
 	}
-	slurm := &run.Slurm{Dir: dir, Weir: exe, Poll: f.poll, Cluster: fleet.Cluster, SubmitOnly: f.submit}
+	gpus, err := f.launch.gpu.read()
+	if err != nil {
+		return nil, 0, usage(err)
+	}
+	slurm := &run.Slurm{Dir: dir, Weir: exe, Poll: f.poll, Cluster: fleet.Cluster, SubmitOnly: f.submit, GPU: gpus}
 	for _, j := range jobs {
 		c, err := fleet.Cluster(j.Point.Runner)
 		if err != nil {
@@ -159,6 +170,7 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 			return slurm
 		case "docker", "podman":
 			l := run.Local(exe, filepath.Join(dir, ".work"))
+			l.GPU = gpus
 			l.Place.Model = c.Models[j.Point.Model]
 			l.Wrap = func(p *engine.Process, argv []string) []string {
 				return run.ContainerCommand(c.Scheduler, c.Container.Mounts, j.Point.Image, "weir-"+j.Point.ID()+"-"+p.Name, argv)
@@ -169,6 +181,7 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 			return here
 		}
 		l := run.Local(exe, filepath.Join(dir, ".work"))
+		l.GPU = gpus
 		l.Place.Model = c.Models[j.Point.Model]
 		return l
 	})

@@ -184,8 +184,12 @@ func (f *loadFlags) executor(app *App) (*run.HTTP, error) {
 	if err != nil {
 		return nil, usage(err)
 	}
+	gpus, err := f.metrics.gpu.beside(cfg.URLs)
+	if err != nil {
+		return nil, usage(err)
+	}
 	return &run.HTTP{
-		Scrape: sc,
+		Scrape: sc, GPU: gpus,
 		Client: cfg, Calibrator: calibrator,
 		Prompt: prompt.Options{Models: []string{f.model}, IgnoreEOS: true, LegacyMaxTokens: f.legacy, Extra: []byte(f.ext)},
 		Words:  words, Counter: counter, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,

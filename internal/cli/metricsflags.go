@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,6 +18,7 @@ type metricsFlags struct {
 	urls, require []string
 	every         time.Duration
 	off           bool
+	gpu           gpuFlags
 }
 
 func (f *metricsFlags) add(fl *pflag.FlagSet) {
@@ -24,6 +26,7 @@ func (f *metricsFlags) add(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.every, "metrics-every", scrape.DefaultEvery, "time between two scrapes of an endpoint")
 	fl.StringSliceVar(&f.require, "require-metric", nil, "metric that must be on one of the endpoints before the load begins; may be repeated")
 	fl.BoolVar(&f.off, "no-metrics", false, "scrape nothing")
+	f.gpu.add(fl)
 }
 
 // options are nil when nothing is to be scraped.
@@ -31,6 +34,9 @@ func (f *metricsFlags) options(c client.Config) (*scrape.Options, error) {
 	if f.off {
 		if len(f.urls)+len(f.require) > 0 {
 			return nil, fmt.Errorf("--no-metrics stands beside --metrics or --require-metric: remove one")
+		}
+		if f.gpu.url() != "" {
+			return nil, fmt.Errorf("--no-metrics stands beside --gpu %s: remove one", f.gpu.url())
 		}
 		return nil, nil
 	}
@@ -40,6 +46,9 @@ func (f *metricsFlags) options(c client.Config) (*scrape.Options, error) {
 	urls, spoken := f.urls, (*http.Protocols)(nil)
 	if len(urls) == 0 {
 		urls, spoken = c.URLs, c.Protocols()
+	}
+	if u := f.gpu.url(); u != "" {
+		urls = append(slices.Clone(urls), u)
 	}
 	for _, u := range urls {
 		if _, err := scrape.Endpoint(u); err != nil {

@@ -89,6 +89,9 @@ when the result is not valid, and says why.`,
 			if ex.Scrape, err = mf.options(cfg); err != nil {
 				return usage(err)
 			}
+			if ex.GPU, err = mf.gpu.beside(cfg.URLs); err != nil {
+				return usage(err)
+			}
 			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion(), ClientLimit: cf.limit.share}
 			if err := ex.Fits(j); err != nil {
 				return failure(err)
@@ -179,6 +182,7 @@ func (a *App) printPoint(r *result.Result, dir string) error {
 		}
 		a.poolLine(r, line)
 		a.serverLines(r, line)
+		a.deviceLines(r, line)
 		for _, w := range r.Warnings {
 			line("warning", "%s", w.Text)
 		}

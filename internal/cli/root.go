@@ -51,6 +51,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newAIPerfCmd(app),
 		newAggregateCmd(app),
 		newScrapeCmd(app),
+		newGPUCmd(app),
 		newReportCmd(app),
 		newChartCmd(app),
 		newResultsCmd(app),

@@ -69,8 +69,11 @@ type Deployment struct {
 	// one worker.
 	URLs           []string
 	SessionHeaders []string
-	GPUs           int // that its processes use
-	Simulated      bool
+	// Require are the metric families, without _total, that one of the processes must publish before
+	// the load begins; spellings of one are separated by a bar.
+	Require   []string
+	GPUs      int // that its processes use
+	Simulated bool
 }
 
 // A Place says where processes run.
@@ -150,6 +153,7 @@ func buildWith(p *spec.Point, v *plan.Verdict, r *Recipe, pl Place, set *facts.S
 	if err := b.unconsumed(); err != nil {
 		return nil, err
 	}
+	b.require()
 	for i := range b.d.Processes {
 		b.d.GPUs += b.d.Processes[i].GPUs
 	}

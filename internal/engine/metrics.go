@@ -265,6 +265,11 @@ func sameRank(family, labels string) (string, int) {
 
 // vllmPool reads the size of the pool from the labels of vLLM's info metric.
 func vllmPool(labels string) *Signal {
+	// Releases from 2026 on tell the tokens themselves, which with groups of layers of several kinds
+	// are not the product.
+	if n, err := strconv.ParseInt(Label(labels, "kv_cache_size_tokens"), 10, 64); err == nil && n > 0 && n < 1<<50 {
+		return &Signal{Engine: "vllm", Quantity: DeviceTokens, Same: "vllm:cache_config_info{" + labels + "}", Scale: float64(n)}
+	}
 	blocks, err1 := strconv.ParseInt(Label(labels, "num_gpu_blocks"), 10, 64)
 	size, err2 := strconv.ParseInt(Label(labels, "block_size"), 10, 64)
 	if err1 != nil || err2 != nil || blocks < 0 || size <= 0 {

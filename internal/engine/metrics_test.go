@@ -1,6 +1,9 @@
 package engine
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestClassify reads the spellings of the engines' metrics.
 func TestClassify(t *testing.T) {
@@ -9,22 +12,24 @@ func TestClassify(t *testing.T) {
 		`sglang:cached_tokens_total{engine_type="unified",cache_source="storage_file"}`: {Engine: "sglang", Quantity: HitStorage, Scale: 1},
 		`sglang:cached_tokens_total{engine_type="prefill",cache_source="host"}`:         {Engine: "sglang", Quantity: HitHost, Scale: 1},
 		`sglang_num_queue_reqs`: {Engine: "sglang", Quantity: Waiting, Scale: 1},
-		`vllm:prompt_tokens_by_source_total{source="local_cache_hit"}`:            {Engine: "vllm", Quantity: HitDevice, Scale: 1},
-		`vllm:kv_offload_total_bytes_total{transfer_type="CPU_to_GPU"}`:           {Engine: "vllm", Quantity: BytesToDevice, Scale: 1, Spelling: 1},
-		`vllm:kv_offload_load_bytes_total{engine="0"}`:                            {Engine: "vllm", Quantity: BytesToDevice, Scale: 1},
-		`vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"}`:           {Engine: "vllm", Quantity: DeviceTokens, Scale: 16000},
-		`atom:kv_cache_blocks_total`:                                              {Engine: "atom", Quantity: DeviceBlocks, Scale: 1},
-		`atom:cache_config_info{block_size="128",num_gpu_blocks="9"}`:             {Engine: "atom", Quantity: BlockTokens, Scale: 128},
-		`atom:mtp_average_tokens_per_forward`:                                     {Engine: "atom", Quantity: AcceptLength, Scale: 1},
-		`trtllm_kv_cache_onboard_bytes_total`:                                     {Engine: "trtllm", Quantity: BytesToDevice, Scale: 1},
-		`trtllm_prompt_cache_hit_tokens_total{cache_level="1",cache_tier="host"}`: {Engine: "trtllm", Quantity: HitHost, Scale: 1},
-		`dynamo_frontend_queued_requests{model="m"}`:                              {Engine: "dynamo", Quantity: FrontendWaiting, Scale: 1},
-		`kvbm_matched_tokens`:                                                     {Engine: "dynamo", Quantity: HostLookupHits, Scale: 1},
-		`atom_prefix_cache_cached_tokens`:                                         {Engine: "atom", Quantity: HitUnsplit, Scale: 1},
-		`trtllm_prompt_cached_tokens_total`:                                       {Engine: "trtllm", Quantity: HitUnsplit, Scale: 1},
-		`dynamo_frontend_cached_tokens_sum{model="m"}`:                            {Engine: "dynamo", Quantity: FrontendHits, Scale: 1},
-		`sglang:num_decode_transfer_queue_reqs{engine_type="decode"}`:             {Engine: "sglang", Quantity: DecodeTransfer, Scale: 1},
-		`sglang:realtime_tokens_total{mode="prefill_compute",tp_rank="0"}`:        {Engine: "sglang", Quantity: ComputedTokens, Scale: 1},
+		`vllm:prompt_tokens_by_source_total{source="local_cache_hit"}`:                               {Engine: "vllm", Quantity: HitDevice, Scale: 1},
+		`vllm:kv_offload_total_bytes_total{transfer_type="CPU_to_GPU"}`:                              {Engine: "vllm", Quantity: BytesToDevice, Scale: 1, Spelling: 1},
+		`vllm:kv_offload_load_bytes_total{engine="0"}`:                                               {Engine: "vllm", Quantity: BytesToDevice, Scale: 1},
+		`vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"}`:                              {Engine: "vllm", Quantity: DeviceTokens, Scale: 16000},
+		`vllm:cache_config_info{block_size="16",kv_cache_size_tokens="15000",num_gpu_blocks="1000"}`: {Engine: "vllm", Quantity: DeviceTokens, Scale: 15000},
+		`vllm:cache_config_info{block_size="16",kv_cache_size_tokens="None",num_gpu_blocks="1000"}`:  {Engine: "vllm", Quantity: DeviceTokens, Scale: 16000},
+		`atom:kv_cache_blocks_total`:                                                                 {Engine: "atom", Quantity: DeviceBlocks, Scale: 1},
+		`atom:cache_config_info{block_size="128",num_gpu_blocks="9"}`:                                {Engine: "atom", Quantity: BlockTokens, Scale: 128},
+		`atom:mtp_average_tokens_per_forward`:                                                        {Engine: "atom", Quantity: AcceptLength, Scale: 1},
+		`trtllm_kv_cache_onboard_bytes_total`:                                                        {Engine: "trtllm", Quantity: BytesToDevice, Scale: 1},
+		`trtllm_prompt_cache_hit_tokens_total{cache_level="1",cache_tier="host"}`:                    {Engine: "trtllm", Quantity: HitHost, Scale: 1},
+		`dynamo_frontend_queued_requests{model="m"}`:                                                 {Engine: "dynamo", Quantity: FrontendWaiting, Scale: 1},
+		`kvbm_matched_tokens`:                                              {Engine: "dynamo", Quantity: HostLookupHits, Scale: 1},
+		`atom_prefix_cache_cached_tokens`:                                  {Engine: "atom", Quantity: HitUnsplit, Scale: 1},
+		`trtllm_prompt_cached_tokens_total`:                                {Engine: "trtllm", Quantity: HitUnsplit, Scale: 1},
+		`dynamo_frontend_cached_tokens_sum{model="m"}`:                     {Engine: "dynamo", Quantity: FrontendHits, Scale: 1},
+		`sglang:num_decode_transfer_queue_reqs{engine_type="decode"}`:      {Engine: "sglang", Quantity: DecodeTransfer, Scale: 1},
+		`sglang:realtime_tokens_total{mode="prefill_compute",tp_rank="0"}`: {Engine: "sglang", Quantity: ComputedTokens, Scale: 1},
 	} {
 		got := Classify(series)
 		if got == nil {
@@ -91,6 +96,27 @@ func TestHitsOf(t *testing.T) {
 		got, ok := HitsOf(func(e string, q Quantity) (float64, bool) { v, has := c.in[key{e, q}]; return v, has })
 		if got != c.want || ok != c.ok {
 			t.Errorf("%s: %+v %t, want %+v %t", c.name, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+// TestRequired: every family that an engine must publish is one that its adapter reads.
+func TestRequired(t *testing.T) {
+	for _, e := range []string{"sglang", "vllm", "trtllm", "atom", "dynamo"} {
+		list := Required(e)
+		if len(list) == 0 {
+			t.Errorf("%s requires nothing", e)
+		}
+		for _, f := range list {
+			for name := range strings.SplitSeq(f, "|") {
+				known := false
+				for _, series := range []string{name, name + "_sum", name + `{source="local_compute"}`} {
+					known = known || Classify(series) != nil
+				}
+				if !known || EngineOfMetric(name) != e {
+					t.Errorf("%s requires %s, which no adapter reads", e, name)
+				}
+			}
 		}
 	}
 }

@@ -47,6 +47,9 @@ type Recipe struct {
 	Ports    map[string]int    `yaml:"ports" json:"ports,omitempty"` // other numbers than the usual ones
 	Ready    Ready             `yaml:"ready" json:"ready"`
 	External *External         `yaml:"external" json:"external,omitempty"`
+	// RequireMetrics are metric families that one of the processes must publish before the load
+	// begins, in place of the engine's own; an empty list requires none.
+	RequireMetrics *[]string `yaml:"require-metrics" json:"require-metrics,omitempty"`
 
 	file string
 }
@@ -386,6 +389,9 @@ func (r *Recipe) over(base *Recipe) *Recipe {
 		if *d.v == 0 {
 			*d.v = *d.b
 		}
+	}
+	if out.RequireMetrics == nil {
+		out.RequireMetrics = base.RequireMetrics
 	}
 	if out.External == nil {
 		out.External = base.External

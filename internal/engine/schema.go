@@ -70,6 +70,7 @@ func Schema() []byte {
 		"ports":    object("other ports than the usual ones", ports),
 		"ready": object("how long to wait", m{"start": wait("until the canary answers"), "drain": wait("for requests before a flush"),
 			"stop": wait("from TERM to KILL"), "silent": wait("without a token before a run counts as stalled")}),
+		"require-metrics": words("metric families that must be there before the load, in place of the engine's own"),
 		"external": object("a command that brings endpoints up", m{"up": words("brings them up"), "down": words("takes them down"),
 			"urls": words("where they are"), "metrics": words("where their metrics are"), "flush": words("URLs to POST to"),
 			"session-headers": words("headers that carry the conversation")}, "urls"),

@@ -167,6 +167,17 @@ func axes() []*Axis {
 	share("kv_device", "Device KV pool held by requests, mean", "KV held", Lower, func(r *result.Result) *float64 { return r.Server.DeviceKVMean })
 	share("kv_filled", "Device KV pool filled, mean", "KV filled", Lower, func(r *result.Result) *float64 { return r.Server.DeviceFilledMean })
 	share("kv_host", "Host KV pool filled, mean", "KV host", Lower, func(r *result.Result) *float64 { return r.Server.HostKVMean })
+	device := func(get func(*result.Devices) *float64) func(*result.Result) *float64 {
+		return func(r *result.Result) *float64 {
+			if r.Devices == nil {
+				return nil
+			}
+			return get(r.Devices)
+		}
+	}
+	one("output_per_joule", "Output tokens per joule", "out tok/J", "tok/J", Higher, device(func(d *result.Devices) *float64 { return d.OutputPerJ }))
+	one("total_per_joule", "Tokens per joule", "tok/J", "tok/J", Higher, device(func(d *result.Devices) *float64 { return d.TotalPerJ }))
+	one("power", "Power of all GPUs, mean", "power", "W", Lower, device(func(d *result.Devices) *float64 { return d.PowerMean }))
 	share("error_rate", "Failed requests", "errors", Lower, func(r *result.Result) *float64 { return r.Requests.ErrorRate })
 	return all
 }

@@ -87,6 +87,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	}
 	t.fill(r)
 	srv := newGauges(m)
+	devs := newDevices(t)
 	passes.begin()
 	for s, err := range samples {
 		if err != nil {
@@ -94,10 +95,12 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 		}
 		srv.add(s)
 		passes.sample(s)
+		devs.Add(s)
 	}
 	r.Server = srv.server()
 	srv.fallBack(r)
 	r.withholdHits()
+	r.Devices = devices(r, t, devs)
 	r.Passes = passes.list()
 	if m.Client != nil {
 		r.Client = Client{
@@ -107,6 +110,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	}
 	judge(r, b, t)
 	r.Warnings = append(r.Warnings, srv.troubles()...)
+	r.Warnings = append(r.Warnings, r.Devices.doubts(r)...)
 	return r, nil
 }
 

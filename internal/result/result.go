@@ -68,6 +68,7 @@ type Result struct {
 	Intervals Intervals         `json:"intervals"`
 	Jobs      Jobs              `json:"jobs"`
 	Server    Server            `json:"server"`
+	Devices   *Devices          `json:"devices,omitempty"` // nil where no GPU was read
 	Client    Client            `json:"client"`
 }
 

@@ -5,10 +5,12 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/scrape"
+	"github.com/weirbench/weir/internal/scrape/gpu"
 )
 
 // gauges follows what the server's metrics say about its pools, queues and counters; package
@@ -108,7 +110,7 @@ func (m *meter) peak() *float64 {
 }
 
 func (g *gauges) add(s *record.Sample) {
-	if g.open && s.At >= g.window.StartNs || s.At >= g.window.StartNs && s.At < g.window.EndNs {
+	if inside := g.open && s.At >= g.window.StartNs || s.At >= g.window.StartNs && s.At < g.window.EndNs; inside && !strings.HasPrefix(s.Source, "gpu:") {
 		g.samples++
 	}
 	e := g.scrapes[s.Source]
@@ -295,12 +297,19 @@ func read(s *record.Sample) *reading {
 var pdQueues = [4]engine.Quantity{engine.PrefillBootstrap, engine.PrefillInflight, engine.DecodePrealloc, engine.DecodeTransfer}
 
 // Gauges are what one scrape says about pools and queues; nil is what it does not say.
-type Gauges struct{ DeviceKV, DeviceFilled, HostKV, Running, Queued *float64 }
+type Gauges struct {
+	DeviceKV, DeviceFilled, HostKV, Running, Queued *float64
+	Watts                                           *float64 // of the GPUs of the sample together
+}
 
 // ReadGauges reads one scrape, for a picture of the run's course.
 func ReadGauges(s *record.Sample) Gauges {
 	r := read(s)
-	return Gauges{defined(r.device), defined(r.filled), defined(r.host), defined(r.running), defined(r.queued)}
+	g := Gauges{defined(r.device), defined(r.filled), defined(r.host), defined(r.running), defined(r.queued), nil}
+	if w, ok := gpu.Watts(s); ok {
+		g.Watts = defined(w)
+	}
+	return g
 }
 
 // KeepGauges is a copy of a sample with what ReadGauges needs, for a caller that keeps samples.
@@ -308,6 +317,8 @@ func KeepGauges(s *record.Sample) *record.Sample {
 	k := &record.Sample{At: s.At, Source: s.Source, Values: map[string]float64{}}
 	for series, v := range s.Values {
 		if sig := engine.Classify(series); sig != nil && !sig.Quantity.Counter() {
+			k.Values[series] = v
+		} else if d, ok := gpu.Classify(series); ok && (d.Quantity == gpu.Power || d.Quantity == gpu.Present) {
 			k.Values[series] = v
 		}
 	}

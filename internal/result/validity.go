@@ -40,6 +40,10 @@ const (
 	FewSamples      Code = "few-samples"      // percentiles are withheld
 	MetricsMissing  Code = "metrics-missing"  // scrapes of a metrics endpoint failed
 	PoolMismatch    Code = "pool-mismatch"    // the pool has another size than planned, or than another source says
+	DeviceErrors    Code = "device-errors"    // a GPU reported a fault or memory errors that were not corrected
+	DeviceSlowed    Code = "device-slowed"    // a GPU was slowed down by heat or by the board
+	DeviceGaps      Code = "device-gaps"      // the power of a GPU is not known for the whole window
+	DeviceCount     Code = "device-count"     // other GPUs were read than the point uses
 	OutputMismatch  Code = "output-mismatch"  // the server did not generate what was asked for
 	LengthsOnly     Code = "lengths-only"     // the corpus says nothing of shared prefixes: no hit rates
 	SimulatedSpeed  Code = "simulated-speed"  // the simulated engine ran faster or slower than its own time

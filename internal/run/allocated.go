@@ -99,6 +99,8 @@ func (js *JobSpec) measure(ctx context.Context, j *Job, dir string, log io.Write
 			return js.preflight(ctx, nodes, het, d, filepath.Join(dir, "job.json"))
 		},
 	}
+	l.GPU = js.GPU
+	l.Beside = func(node int, argv []string) []string { return js.beside(nodes[node], het, "gpu", argv) }
 	if raw, err := json.Marshal(js.Cluster); err == nil {
 		l.Fleet = raw
 	}

@@ -45,6 +45,10 @@ type HTTP struct {
 	// SaltKey, when set, makes the salts of this run others than those of a run with another key
 	// and the same seed, so that their prompts share nothing; a run without salts stays without.
 	SaltKey string
+	// GPU says how devices are read; nil reads none. Watch are commands that read them where the
+	// engines run; nil reads those of this machine.
+	GPU   *GPUs
+	Watch []Watch
 	// Told is what the servers are known to have told of themselves; nil asks their info endpoints.
 	Told []record.Fact
 	// Edit, when set, adds to the meta what started the servers; it is called before every write.
@@ -161,9 +165,17 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	defer t.Close()
 
 	m.EpochWallNs = clock.Epoch().UnixNano()
-	sc, err := h.scraper(ctx, clock, w)
+	samples := &sampleWriter{w: w}
+	readers, err := h.devices(m.Simulated, clock, samples.write)
 	if err != nil {
 		return err
+	}
+	sc, err := h.scraper(ctx, clock, samples.write)
+	if err != nil {
+		return err
+	}
+	for _, r := range readers {
+		r.Start()
 	}
 	var writeErr error
 	lastSay := clock.Now()
@@ -179,7 +191,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 			j.Progress(progress(s, now, duration))
 		}
 	})
-	if err := observe(ctx, sc, m); err != nil && writeErr == nil {
+	if err := errors.Join(observe(ctx, sc, m), stopReaders(ctx, readers)); err != nil && writeErr == nil {
 		writeErr = err
 	}
 	if writeErr != nil {

@@ -43,6 +43,11 @@ type Launch struct {
 	Fleet        json.RawMessage
 	Client       client.Config // timeouts and the like; its URLs are set here
 	Words        *prompt.Words
+	// GPU says how the devices of the nodes are read while the point runs; nil reads none. Beside
+	// turns a command of this program into one that runs on a node beside its engines; nil reads
+	// the devices of this machine.
+	GPU    *GPUs
+	Beside func(node int, argv []string) []string
 	// Node names the nodes of the allocation, for the record.
 	Nodes []string
 	// Log, when set, gets a line for every step.
@@ -244,13 +249,16 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	cfg.URLs = d.URLs
 	cfg.SessionHeaders = append(slices.Clone(cfg.SessionHeaders), d.SessionHeaders...)
 	h := &HTTP{
-		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt, Scrape: l.metrics(), Told: l.told, Calibrator: l.calibrator(j),
+		Client: cfg, Words: l.Words, ObservedGPUs: l.ObservedGPUs, SaltKey: l.salt, Scrape: l.metrics(), Told: l.told, GPU: l.gpus(), Calibrator: l.calibrator(j),
 		Prompt:   prompt.Options{Models: []string{d.Model}, IgnoreEOS: true, Salt: prompt.FirstTurnPrefix},
 		Watchdog: replay.Watchdog{MinSilenceNs: int64(l.recipe.Ready.Silent.Or(silentWait)), Factor: 1, FloorSpeed: floorSpeed},
 		Edit: func(m *record.Meta) {
 			l.edit(m)
 			stalled = m.Stalled
 		},
+	}
+	if h.GPU != nil {
+		h.Watch = l.watches()
 	}
 	if h.ObservedGPUs == record.Unknown && d.Simulated {
 		h.ObservedGPUs = int64(d.GPUs)

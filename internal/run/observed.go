@@ -9,6 +9,12 @@ func (l *life) metrics() *scrape.Options {
 	for _, p := range l.d.Processes {
 		o.URLs = append(o.URLs, p.Metrics...)
 	}
+	if len(o.URLs) > 0 {
+		o.Require = l.d.Require
+	}
+	if l.GPU != nil {
+		o.URLs = append(o.URLs, l.GPU.Exporters...)
+	}
 	if len(o.URLs) == 0 {
 		return nil
 	}

@@ -15,12 +15,12 @@ import (
 
 // scraper takes the baseline of the metrics endpoints and begins to sample them; nil when none
 // are to be scraped.
-func (h *HTTP) scraper(ctx context.Context, clock replay.Clock, w *record.BundleWriter) (*scrape.Scraper, error) {
+func (h *HTTP) scraper(ctx context.Context, clock replay.Clock, write func(*record.Sample) error) (*scrape.Scraper, error) {
 	if h.Scrape == nil || len(h.Scrape.URLs) == 0 {
 		return nil, nil
 	}
 	o := *h.Scrape
-	o.Now, o.Write = clock.Now, w.WriteSample
+	o.Now, o.Write = clock.Now, write
 	sc, err := scrape.New(o)
 	if err != nil {
 		return nil, failf("config", "%v", err)
@@ -28,6 +28,10 @@ func (h *HTTP) scraper(ctx context.Context, clock replay.Clock, w *record.Bundle
 	if err := sc.Baseline(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
+		}
+		var missing *scrape.MissingError
+		if errors.As(err, &missing) {
+			return nil, failf("config", "%v", err)
 		}
 		return nil, failf("start", "%v", err)
 	}

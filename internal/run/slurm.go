@@ -43,6 +43,7 @@ type Slurm struct {
 	Weir    string        // path of this program on the nodes
 	Poll    time.Duration // between two looks at the queue; 2 s when 0
 	Cluster func(runner string) (*spec.Cluster, error)
+	GPU     *GPUs // how devices are read; nil reads none
 	// SubmitOnly ends with Submitted as soon as the allocation is asked for.
 	SubmitOnly bool
 
@@ -80,6 +81,7 @@ type JobSpec struct {
 	Weir    string         `json:"weir"`
 	Version string         `json:"version"`
 	Nodes   int            `json:"nodes"`
+	GPU     *GPUs          `json:"gpu,omitempty"`          // how devices are read; nil reads none
 	Limit   *float64       `json:"client_limit,omitempty"` // Job.ClientLimit
 }
 

@@ -41,7 +41,7 @@ type Options struct {
 	Timeout time.Duration // of one scrape; 0 is DefaultTimeout
 	Limit   int64         // longest answer in bytes; 0 is DefaultLimit
 	// Require are the families, without _total, that must be on one of the endpoints at the
-	// baseline.
+	// baseline; spellings of one are separated by a bar.
 	Require []string
 	Header  http.Header
 	TLS     *tls.Config
@@ -123,6 +123,11 @@ func New(o Options) (*Scraper, error) {
 	return s, nil
 }
 
+// A MissingError says which required family no endpoint has.
+type MissingError struct{ text string }
+
+func (e *MissingError) Error() string { return e.text }
+
 // Baseline scrapes every endpoint once, all at the same time. It fails when a required family
 // is on none of them, or when ctx ends.
 func (s *Scraper) Baseline(ctx context.Context) error {
@@ -140,7 +145,7 @@ func (s *Scraper) Baseline(ctx context.Context) error {
 				}
 				urls = append(urls, u)
 			}
-			return fmt.Errorf("the required metric %s is on none of the endpoints %s", f, strings.Join(urls, ", "))
+			return &MissingError{fmt.Sprintf("the required metric %s is on none of the endpoints %s", strings.ReplaceAll(f, "|", " or "), strings.Join(urls, ", "))}
 		}
 	}
 	return nil
@@ -266,13 +271,22 @@ func (e *endpoint) late() {
 	e.report.Late++
 }
 
-func (e *endpoint) has(family string) bool {
+// has tells whether an endpoint publishes a family in one of its spellings: with a series, or
+// by its type alone where nothing was counted yet.
+func (e *endpoint) has(spellings string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for s := range e.page.cells {
-		name, _, _ := strings.Cut(s, "{")
-		if name == family || name == family+"_total" || name == family+"_count" {
-			return true
+	for family := range strings.SplitSeq(spellings, "|") {
+		is := func(name string) bool { return name == family || name == family+"_total" || name == family+"_count" }
+		for s := range e.page.cells {
+			if name, _, _ := strings.Cut(s, "{"); is(name) {
+				return true
+			}
+		}
+		for name, f := range e.page.families {
+			if f.Type != "" && is(name) {
+				return true
+			}
 		}
 	}
 	return false

@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -120,14 +121,17 @@ func keys(m map[string]string) []string {
 
 // TestRequired: a family that no endpoint has fails by name before the load.
 func TestRequired(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "a_total 1\n") }))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "a_total 1\n# TYPE declared_total counter\n")
+	}))
 	defer srv.Close()
-	s, err := New(Options{URLs: []string{srv.URL, "127.0.0.1:1"}, Require: []string{"a", "sglang:cached_tokens"}, Now: func() int64 { return 0 }})
+	s, err := New(Options{URLs: []string{srv.URL, "127.0.0.1:1"}, Require: []string{"a", "z|a", "declared", "sglang:cached_tokens"}, Now: func() int64 { return 0 }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = s.Baseline(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "sglang:cached_tokens is on none") || !strings.Contains(err.Error(), "refused") {
+	var missing *MissingError
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "sglang:cached_tokens is on none") || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

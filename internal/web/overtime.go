@@ -2,11 +2,14 @@ package web
 
 import (
 	"html/template"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/weirbench/weir/internal/chart"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/scrape/gpu"
 )
 
 // bins is how many intervals a run's time axis is cut into.
@@ -22,7 +25,7 @@ func overTime(m *record.Meta, reqs []*record.Request, samples []*record.Sample) 
 	}
 	t := &course{meta: m, from: from, to: to}
 	var out []template.HTML
-	for _, svg := range []string{t.sources(reqs), t.pools(samples), t.queues(reqs, samples), t.ttft(reqs)} {
+	for _, svg := range []string{t.sources(reqs), t.pools(samples), t.queues(reqs, samples), t.power(samples), t.ttft(reqs)} {
 		if svg != "" {
 			out = append(out, template.HTML(svg))
 		}
@@ -148,6 +151,22 @@ func (t *course) queues(reqs []*record.Request, samples []*record.Sample) string
 		flight,
 		t.gauge("queued", chart.Encoding{Hue: 1, Dash: chart.Long}, samples, func(g result.Gauges) *float64 { return g.Queued }),
 		t.gauge("running", chart.Encoding{Hue: 2, Dash: chart.Short}, samples, func(g result.Gauges) *float64 { return g.Running }),
+	}
+	return some(&p)
+}
+
+// power draws what the GPUs drew together, a line for each command or exporter that was read.
+func (t *course) power(samples []*record.Sample) string {
+	p := chart.Plot{ID: "power", Title: "Power of the GPUs", Desc: "Power that all GPUs drew together over time", Width: 640, Height: 230, Small: true, NameSeries: true,
+		X: t.x(), Y: chart.Axis{Label: "power, mean per interval", Unit: "W", Zero: true}, Rules: t.rules()}
+	by := map[string][]*record.Sample{}
+	for _, s := range samples {
+		if _, ok := gpu.Watts(s); ok {
+			by[s.Source] = append(by[s.Source], s)
+		}
+	}
+	for i, name := range slices.Sorted(maps.Keys(by)) {
+		p.Series = append(p.Series, t.gauge(name, chart.Encoding{Hue: i}, by[name], func(g result.Gauges) *float64 { return g.Watts }))
 	}
 	return some(&p)
 }

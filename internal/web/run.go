@@ -246,9 +246,25 @@ func trust(r *result.Result, repeats []*result.Result) []trustRow {
 	add("Offload", declared+" declared", "host tier served "+percent(r.Hits.Host)+" of the prompt tokens")
 	how := "planned"
 	if r.Pools.Observed {
-		how = "observed"
+		how = "by the engine's " + r.Pools.From
+		if r.Pools.From == "" { // derived before it was kept
+			how = "observed"
+		}
+		if d := r.Pools.DeviceOff; d != nil {
+			how += fmt.Sprintf(", %+.2f %% against the plan", 100**d)
+		}
 	}
 	add("Pools", tokensText(r.Pools.DeviceTokens)+" on device, "+tokensText(r.Pools.HostTokens)+" in host memory", how)
+	if d := r.Devices; d != nil {
+		text := func(v *float64, unit string) string {
+			if v == nil {
+				return "unknown"
+			}
+			return frontier.Three(*v) + " " + unit
+		}
+		add("Power", fmt.Sprintf("%s mean over %d GPUs, %s at most", text(d.PowerMean, "W"), d.Count, text(d.PowerMax, "W")),
+			text(d.OutputPerJ, "output tokens per joule")+", "+text(d.TotalPerJ, "in all"))
+	}
 	if d := r.Tokens.Drift; d != nil {
 		add("Prompts", fmt.Sprintf("%+.2f %% against the trace", 100**d), "counted by the server")
 	}
