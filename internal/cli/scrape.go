@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -19,17 +20,24 @@ import (
 func newScrapeCmd(app *App) *cobra.Command {
 	var every, span time.Duration
 	cmd := &cobra.Command{
-		Use:   "scrape URL...",
+		Use:   "scrape URL... | BUNDLE",
 		Short: "Show what running servers say of their caches, pools and queues",
 		Long: `Scrape reads the metrics of any running server, with no load of its own, and shows a line a
 period: prompt tokens per second by where they were found, generated tokens per second, how
 full the pools are, what runs and waits. Name every worker: a router knows nothing of caches.
 
-The sources add up to the prompt rate. What a server does not publish is shown as -.`,
+The sources add up to the prompt rate. What a server does not publish is shown as -.
+
+With the folder of a bundle it prints the samples in it, whole, one JSON object a line.`,
 		Example: `  weir scrape http://127.0.0.1:30000
   weir scrape --every 5s --for 1m http://127.0.0.1:30000 http://127.0.0.1:30001 --json`,
 		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, urls []string) error {
+			if len(urls) == 1 {
+				if b, err := record.OpenBundle(urls[0]); err == nil {
+					return app.printSamples(b)
+				}
+			}
 			if every < 100*time.Millisecond {
 				return usagef("--every is %s: at least 100ms", every)
 			}
@@ -39,6 +47,21 @@ The sources add up to the prompt rate. What a server does not publish is shown a
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "length of a period")
 	cmd.Flags().DurationVar(&span, "for", 0, "end after this time; 0 goes on until interrupted")
 	return cmd
+}
+
+// printSamples prints the samples of a bundle as lines.
+func (a *App) printSamples(b *record.Bundle) error {
+	enc := json.NewEncoder(a.Out)
+	enc.SetEscapeHTML(false)
+	for s, err := range b.Samples() {
+		if err != nil {
+			return err
+		}
+		if err := enc.Encode(s); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // period is what the servers said over one period; nil is what they did not say.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"hash"
-	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -22,11 +21,14 @@ import (
 const (
 	PointFile    = "point.json"
 	RequestsFile = "requests.jsonl.zst"
-	MetricsFile  = "metrics.jsonl.zst"
+	MetricsFile  = "metrics.blocks"
 	LogsDir      = "logs"
 	ResultFile   = "result.json"
 	CompleteFile = "COMPLETE"
 	FailedFile   = "FAILED"
+
+	// OldMetricsFile is what bundles had before MetricsFile: compressed JSON lines.
+	OldMetricsFile = "metrics.jsonl.zst"
 )
 
 // ErrComplete is returned by CreateBundle for a folder that holds a complete bundle.
@@ -54,7 +56,7 @@ type FileSum struct {
 type BundleWriter struct {
 	dir      string
 	requests *stream
-	metrics  *stream
+	metrics  *sampleWriter
 	sums     []FileSum
 	sealed   bool
 }
@@ -68,7 +70,7 @@ func CreateBundle(dir string) (*BundleWriter, error) {
 	if err := os.MkdirAll(filepath.Join(dir, LogsDir), 0o777); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{FailedFile, ResultFile, PointFile, RequestsFile, MetricsFile} {
+	for _, name := range []string{FailedFile, ResultFile, PointFile, RequestsFile, MetricsFile, OldMetricsFile} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -78,7 +80,7 @@ func CreateBundle(dir string) (*BundleWriter, error) {
 	if w.requests, err = createStream(filepath.Join(dir, RequestsFile)); err != nil {
 		return nil, err
 	}
-	if w.metrics, err = createStream(filepath.Join(dir, MetricsFile)); err != nil {
+	if w.metrics, err = createSamples(filepath.Join(dir, MetricsFile)); err != nil {
 		w.requests.abort()
 		return nil, err
 	}
@@ -111,19 +113,11 @@ func (w *BundleWriter) WriteRequest(r *Request) error {
 	return w.requests.append(r)
 }
 
-// WriteSample appends one scrape to metrics.jsonl.zst. Values that are not finite are left
-// out: an engine that says NaN says nothing.
+// WriteSample adds one scrape to the samples, which are written in blocks of some seconds. Values
+// that are not finite are left out: an engine that says NaN says nothing.
 func (w *BundleWriter) WriteSample(s *Sample) error {
 	if w.sealed {
 		return errSealed
-	}
-	for _, v := range s.Values {
-		if !finite(v) {
-			c := *s
-			c.Values = maps.Clone(s.Values)
-			maps.DeleteFunc(c.Values, func(_ string, v float64) bool { return !finite(v) })
-			return w.metrics.append(&c)
-		}
 	}
 	return w.metrics.append(s)
 }

@@ -112,9 +112,33 @@ func (b *Bundle) Requests() iter.Seq2[*Request, error] {
 	return unpacked(filepath.Join(b.Dir, RequestsFile), ReadRequests)
 }
 
-// Samples yields the scrapes in the order in which they came.
+// Samples yields the scrapes in the order in which they came. Of a torn file it yields those of
+// whole blocks, and then an error.
 func (b *Bundle) Samples() iter.Seq2[*Sample, error] {
-	return unpacked(filepath.Join(b.Dir, MetricsFile), ReadSamples)
+	name := filepath.Join(b.Dir, MetricsFile)
+	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+		if old := filepath.Join(b.Dir, OldMetricsFile); isThere(old) {
+			return unpacked(old, ReadSamples)
+		}
+	}
+	return func(yield func(*Sample, error) bool) {
+		f, err := os.Open(name)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer f.Close()
+		for s, err := range ReadSampleBlocks(f, name) {
+			if !yield(s, err) {
+				return
+			}
+		}
+	}
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 // ReadRequests reads requests.jsonl without its compression; name stands in errors.
@@ -128,7 +152,7 @@ func ReadRequests(r io.Reader, name string) iter.Seq2[*Request, error] {
 	})
 }
 
-// ReadSamples reads metrics.jsonl without its compression and puts differences together again;
+// ReadSamples reads the metrics.jsonl of an old bundle without its compression and puts differences together again;
 // name stands in errors. The Values of a sample are valid until the next one.
 func ReadSamples(r io.Reader, name string) iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
@@ -206,7 +230,7 @@ func (b *Bundle) Verify() error {
 	var errs []error
 	if b.State == Complete {
 		for _, name := range []string{PointFile, RequestsFile, MetricsFile} {
-			if !slices.ContainsFunc(b.End.Files, func(f FileSum) bool { return f.Name == name }) {
+			if !slices.ContainsFunc(b.End.Files, func(f FileSum) bool { return f.Name == name || name == MetricsFile && f.Name == OldMetricsFile }) {
 				errs = append(errs, fmt.Errorf("%s: %s has no sum of %s", b.Dir, CompleteFile, name))
 			}
 		}

@@ -1,6 +1,6 @@
 """Compares bundles of Weir with vLLM's own counters.
 
-Usage: table.py SERVER_LOG BUNDLE...   (BUNDLE.before and BUNDLE.after are texts of /metrics)
+Usage: table.py WEIR SERVER_LOG BUNDLE...   (BUNDLE.before and BUNDLE.after are texts of /metrics)
 """
 
 import json
@@ -34,7 +34,7 @@ def table(head, rows):
     print()
 
 
-log, bundles = sys.argv[1], [Path(b) for b in sys.argv[2:]]
+weir, log, bundles = sys.argv[1], sys.argv[2], [Path(b) for b in sys.argv[3:]]
 whole, window = [], []
 for b in bundles:
     result = json.loads((b / "result.json").read_text())
@@ -42,7 +42,8 @@ for b in bundles:
     records = lines(b / "requests.jsonl.zst")
     done = [r for r in records if not r.get("failure")]
     before, after = page(f"{b}.before"), page(f"{b}.after")
-    first = counters(lines(b / "metrics.jsonl.zst")[0]["values"].items())
+    samples = subprocess.run([weir, "scrape", str(b)], capture_output=True, check=True, text=True).stdout
+    first = counters(json.loads(samples.splitlines()[0])["values"].items())
     d = lambda name: int(after[name] - first[name])
     whole.append((
         conc, len(records), len(records) - len(done), sum(r["want_in"] for r in done), sum(r["prompt_tokens"] for r in done),

@@ -1,0 +1,493 @@
+package record
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"math"
+	"math/bits"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A block is closed after this time of samples, or with so many changes.
+const (
+	blockNs      = int64(60e9)
+	blockChanges = 1 << 20
+)
+
+// A sampleWriter packs samples into blocks. Equal samples give equal bytes.
+type sampleWriter struct {
+	file    *os.File
+	out     io.Writer
+	hash    hash.Hash
+	size    int64
+	enc     *zstd.Encoder
+	sources map[string]*sampledSource
+	order   []*sampledSource
+	told    int // sources that blocks have named
+
+	samples []heldSample
+	changes int
+}
+
+// sampledSource is what an endpoint last said.
+type sampledSource struct {
+	name    string
+	id      int
+	whole   bool // a whole sample came
+	series  map[string]int
+	names   []string
+	chained []bool
+	told    int        // series that blocks have named
+	values  []float64  // NaN for one that is not there
+	before  []float64  // when the block began
+	at, lag int64      // of the last sample in a block
+	step    int64      // between the last two
+	n       int        // samples with values in the block
+	changed [][]change // by series
+	touched []int      // the series that changed
+}
+
+// change is a value, NaN for none any more, in the n-th sample of its source in the block.
+type change struct {
+	n int
+	v float64
+}
+
+// heldSample is a sample of the block without its values.
+type heldSample struct {
+	Sample
+	source *sampledSource
+	values bool
+}
+
+func createSamples(path string) (*sampleWriter, error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	w := &sampleWriter{file: f, hash: sha256.New(), sources: map[string]*sampledSource{}}
+	w.out = writerFunc(w.write)
+	w.enc, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(false))
+	if err == nil {
+		_, err = io.WriteString(w.out, blockMagic)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *sampleWriter) write(b []byte) (int, error) {
+	n, err := w.file.Write(b)
+	w.hash.Write(b[:n])
+	w.size += int64(n)
+	return n, err
+}
+
+// append takes a sample. Values that are not finite are none.
+func (w *sampleWriter) append(s *Sample) error {
+	src := w.sources[s.Source]
+	if src == nil {
+		src = &sampledSource{name: s.Source, id: len(w.order), series: map[string]int{}}
+		w.sources[s.Source] = src
+		w.order = append(w.order, src)
+	}
+	held := heldSample{Sample: *s, source: src, values: s.Error == "" && s.Values != nil}
+	held.Values, held.Gone, held.Delta = nil, nil, false
+	held.Families = maps.Clone(s.Families)
+	if held.values {
+		if s.Delta && !src.whole {
+			return fmt.Errorf("a difference at %d ns to a sample of %s that is not there", s.At, s.Source)
+		}
+		w.take(src, s)
+	}
+	w.samples = append(w.samples, held)
+	if first := w.samples[0].At; w.changes >= blockChanges || s.At-first >= blockNs {
+		return w.flush()
+	}
+	return nil
+}
+
+// take notes what a sample changes.
+func (w *sampleWriter) take(src *sampledSource, s *Sample) {
+	set := func(id int, v float64) {
+		if old := src.values[id]; old == v || math.IsNaN(old) && math.IsNaN(v) {
+			return
+		}
+		src.values[id] = v
+		if len(src.changed[id]) == 0 {
+			src.touched = append(src.touched, id)
+		}
+		src.changed[id] = append(src.changed[id], change{src.n, v})
+		w.changes++
+	}
+	var fresh []string
+	for name, v := range s.Values {
+		if !finite(v) {
+			continue
+		}
+		if id, ok := src.series[name]; ok {
+			set(id, v)
+		} else {
+			fresh = append(fresh, name)
+		}
+	}
+	if len(fresh) > 0 {
+		src.learn(fresh)
+		for _, name := range fresh {
+			set(src.series[name], s.Values[name])
+		}
+	}
+	nan := math.NaN()
+	if s.Delta {
+		for _, name := range s.Gone {
+			if _, said := s.Values[name]; said {
+				continue
+			}
+			if id, ok := src.series[name]; ok {
+				set(id, nan)
+			}
+		}
+		for name, v := range s.Values {
+			if id, ok := src.series[name]; ok && !finite(v) {
+				set(id, nan)
+			}
+		}
+	} else {
+		for id, name := range src.names {
+			if v, ok := s.Values[name]; !ok || !finite(v) {
+				set(id, nan)
+			}
+		}
+	}
+	src.whole = true
+	src.n++
+}
+
+// learn numbers new series so that the buckets of a histogram stand in order, its count behind them.
+func (src *sampledSource) learn(names []string) {
+	type key struct {
+		family, labels string
+		part           int
+		le             float64
+		name           string
+	}
+	keys := make([]key, len(names))
+	for i, name := range names {
+		base, labels, _ := strings.Cut(name, "{")
+		k := key{family: base, labels: labels, part: -1, name: strings.Clone(name)}
+		for part, suffix := range []string{"_bucket", "_count", "_sum"} {
+			if f, ok := strings.CutSuffix(base, suffix); ok {
+				k.family, k.part = f, part
+			}
+		}
+		if from := strings.Index(labels, `le="`); from >= 0 && k.part == 0 && (from == 0 || labels[from-1] == ',') {
+			if n := strings.IndexByte(labels[from+4:], '"'); n >= 0 {
+				if v, err := strconv.ParseFloat(labels[from+4:from+4+n], 64); err == nil {
+					k.le = v
+					k.labels = strings.Trim(labels[:from]+strings.TrimPrefix(labels[from+4+n+1:], ","), ",}")
+				}
+			}
+		}
+		k.labels = strings.Trim(k.labels, ",}")
+		keys[i] = k
+	}
+	slices.SortFunc(keys, func(a, b key) int {
+		return cmp.Or(strings.Compare(a.family, b.family), strings.Compare(a.labels, b.labels), cmp.Compare(a.part, b.part), cmp.Compare(a.le, b.le), strings.Compare(a.name, b.name))
+	})
+	for i, k := range keys {
+		names[i] = k.name
+		chained := i > 0 && (k.part == 0 || k.part == 1) && keys[i-1].part == 0 && keys[i-1].family == k.family && keys[i-1].labels == k.labels
+		src.series[k.name] = len(src.names)
+		src.names = append(src.names, k.name)
+		src.chained = append(src.chained, chained)
+		src.values = append(src.values, math.NaN())
+		src.before = append(src.before, math.NaN())
+		src.changed = append(src.changed, nil)
+	}
+}
+
+// flush writes the block that is open.
+func (w *sampleWriter) flush() error {
+	if len(w.samples) == 0 {
+		return nil
+	}
+	var sections [sectionCount][]byte
+	w.head(&sections[secHead])
+	for _, src := range w.order {
+		src.columns(&sections)
+	}
+	w.samples, w.changes = w.samples[:0], 0
+	return frame(w.out, w.enc, &sections)
+}
+
+func (w *sampleWriter) head(to *[]byte) {
+	b := binary.AppendUvarint(*to, uint64(len(w.order)-w.told))
+	for _, src := range w.order[w.told:] {
+		b = putText(b, src.name)
+	}
+	w.told = len(w.order)
+	for _, src := range w.order {
+		b = binary.AppendUvarint(b, uint64(len(src.names)-src.told))
+		last := ""
+		for i := src.told; i < len(src.names); i++ {
+			name := src.names[i]
+			same := 0
+			for same < len(name) && same < len(last) && name[same] == last[same] {
+				same++
+			}
+			b = binary.AppendUvarint(b, uint64(same))
+			b = putText(b, name[same:])
+			chained := byte(0)
+			if src.chained[i] {
+				chained = 1
+			}
+			b = append(b, chained)
+			last = name
+		}
+		src.told = len(src.names)
+	}
+	b = binary.AppendUvarint(b, uint64(len(w.samples)))
+	for i := range w.samples {
+		s := &w.samples[i]
+		src := s.source
+		b = binary.AppendUvarint(b, uint64(src.id))
+		step := s.At - src.at
+		b = binary.AppendUvarint(b, zigzag(step-src.step))
+		b = binary.AppendUvarint(b, zigzag(s.LagNs-src.lag))
+		src.at, src.step, src.lag = s.At, step, s.LagNs
+		flags := byte(0)
+		if s.values {
+			flags |= hasValues
+		}
+		if s.Mark != "" {
+			flags |= hasMark
+		}
+		if s.Error != "" {
+			flags |= hasError
+		}
+		if len(s.Families) > 0 {
+			flags |= hasFamilies
+		}
+		b = append(b, flags)
+		if s.Mark != "" {
+			b = putText(b, string(s.Mark))
+		}
+		if s.Error != "" {
+			b = putText(b, s.Error)
+		}
+		if len(s.Families) > 0 {
+			b = binary.AppendUvarint(b, uint64(len(s.Families)))
+			for _, name := range slices.Sorted(maps.Keys(s.Families)) {
+				f := s.Families[name]
+				b = putText(putText(putText(putText(b, name), f.Type), f.Help), f.Unit)
+			}
+		}
+	}
+	*to = b
+}
+
+// Flags of a sample.
+const (
+	hasValues = 1 << iota
+	hasMark
+	hasError
+	hasFamilies
+)
+
+// columns writes what changed of a source in the block and makes it ready for the next.
+func (src *sampledSource) columns(sections *[sectionCount][]byte) {
+	which, when := sections[secWhich], sections[secWhen]
+	ids := src.touched
+	slices.Sort(ids)
+	which = binary.AppendUvarint(which, uint64(len(ids)))
+	// grown is by how much the series before grew in each sample, in the power of ten of mode.
+	grown, chain := make([]int64, src.n), make([]int64, src.n)
+	chainMode, chainID := -1, -1
+	zeros, anyDense := 0, false
+	set := make([]byte, (src.n+7)/8)
+	var times []byte
+	last := 0
+	for _, id := range ids {
+		which = binary.AppendUvarint(which, uint64(id-last))
+		last = id
+		list := src.changed[id]
+		mode := modeOf(src.before[id], list)
+		under := []int64(nil)
+		if src.chained[id] && chainID == id-1 && chainMode == mode && mode != asBits {
+			under = chain
+		}
+		isDense := under != nil && !math.IsNaN(src.before[id]) && !slices.ContainsFunc(list, func(c change) bool { return math.IsNaN(c.v) })
+		clear(set)
+		for _, c := range list {
+			set[c.n/8] |= 1 << (c.n % 8)
+		}
+		control := byte(mode)
+		switch {
+		case isDense:
+			control |= dense
+		case len(list) == src.n:
+			control |= everyTime
+		case slices.Equal(set, times):
+			control |= sameTimes
+		}
+		when = append(when, control)
+		if control&(everyTime|sameTimes|dense) == 0 {
+			when = append(when, set...)
+		}
+		if isDense {
+			for n := range src.n {
+				set[n/8] |= 1 << (n % 8)
+			}
+		}
+		times = append(times[:0], set...)
+		clear(grown)
+		switch {
+		case mode == asBits:
+			putBits(sections, src.before[id], list)
+		case isDense:
+			anyDense = true
+			growth(src.before[id], list, mode, grown)
+			for n, d := range grown {
+				if under != nil {
+					d -= under[n]
+				}
+				if d == 0 {
+					zeros++
+					continue
+				}
+				sections[secRuns] = binary.AppendUvarint(sections[secRuns], uint64(zeros))
+				sections[secInts] = binary.AppendUvarint(sections[secInts], zigzag(d)+1)
+				zeros = 0
+			}
+		default:
+			sections[secInts] = putGrowth(sections[secInts], src.before[id], list, mode, under, grown)
+		}
+		chain, grown = grown, chain
+		chainMode, chainID = mode, id
+		src.before[id], src.changed[id] = src.values[id], list[:0]
+	}
+	if anyDense {
+		sections[secRuns] = binary.AppendUvarint(sections[secRuns], uint64(zeros))
+	}
+	sections[secWhich], sections[secWhen] = which, when
+	src.n, src.touched = 0, ids[:0]
+}
+
+// modeOf is the smallest power of ten that makes all values whole, asBits when none does.
+func modeOf(before float64, list []change) int {
+	k := 0
+	fits := func(v float64) bool {
+		for ; k <= maxExponent; k++ {
+			if _, ok := whole(v, k); ok {
+				return true
+			}
+		}
+		return false
+	}
+	if !math.IsNaN(before) && !fits(before) {
+		return asBits
+	}
+	for {
+		from := k
+		for _, c := range list {
+			if !math.IsNaN(c.v) && !fits(c.v) {
+				return asBits
+			}
+		}
+		if !math.IsNaN(before) && !fits(before) {
+			return asBits
+		}
+		if k == from { // the first value fits this power too
+			return k
+		}
+	}
+}
+
+// gone stands in place of the growth of a series that is no more; the zigzag of others is one more.
+const gone = 0
+
+// growth notes by how much a series that is always there grew.
+func growth(before float64, list []change, k int, grown []int64) {
+	last, _ := whole(before, k)
+	for _, c := range list {
+		v, _ := whole(c.v, k)
+		grown[c.n] = v - last
+		last = v
+	}
+}
+
+// putGrowth writes growths less those under them, and notes them in grown.
+func putGrowth(b []byte, before float64, list []change, k int, under, grown []int64) []byte {
+	last := int64(0)
+	if !math.IsNaN(before) {
+		last, _ = whole(before, k)
+	}
+	for _, c := range list {
+		if math.IsNaN(c.v) {
+			b = binary.AppendUvarint(b, gone)
+			last = 0
+			continue
+		}
+		v, _ := whole(c.v, k)
+		grown[c.n] = v - last
+		d := grown[c.n]
+		if under != nil {
+			d -= under[c.n]
+		}
+		last = v
+		b = binary.AppendUvarint(b, zigzag(d)+1)
+	}
+	return b
+}
+
+// noValue are the bits that stand for no value.
+var noValue = math.Float64bits(math.NaN())
+
+// putBits writes differences of the values' bits, 0 for none any more.
+func putBits(sections *[sectionCount][]byte, before float64, list []change) {
+	last := math.Float64bits(before)
+	for _, c := range list {
+		if math.IsNaN(c.v) {
+			sections[secSizes] = append(sections[secSizes], 0) // no value has the bits of another one
+			last = noValue
+			continue
+		}
+		v := math.Float64bits(c.v)
+		d := zigzag(int64(v - last))
+		n := (bits.Len64(d) + 7) / 8
+		sections[secSizes] = append(sections[secSizes], byte(n))
+		for i := range n {
+			sections[secFloats+i] = append(sections[secFloats+i], byte(d>>(8*i)))
+		}
+		last = v
+	}
+}
+
+func (w *sampleWriter) close() error {
+	err := w.flush()
+	if err == nil {
+		err = w.file.Sync()
+	}
+	return cmp.Or(err, w.file.Close(), w.enc.Close())
+}
+
+func (w *sampleWriter) abort() {
+	w.file.Close()
+	w.enc.Close()
+}
+
+func (w *sampleWriter) sum(name string) FileSum {
+	return FileSum{name, w.size, fmt.Sprintf("%x", w.hash.Sum(nil))}
+}
