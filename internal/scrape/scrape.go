@@ -117,7 +117,7 @@ func New(o Options) (*Scraper, error) {
 		}
 		seen = append(seen, u)
 		s.endpoints = append(s.endpoints, &endpoint{url: u, report: Report{URL: u}, client: &http.Client{
-			Transport: &http.Transport{TLSClientConfig: o.TLS, Protocols: o.Protocols, MaxIdleConnsPerHost: 1, DisableCompression: true},
+			Transport: &http.Transport{TLSClientConfig: o.TLS, Protocols: o.Protocols, MaxIdleConnsPerHost: 1, DisableCompression: true, ReadBufferSize: 64 << 10},
 		}})
 	}
 	return s, nil
@@ -255,6 +255,7 @@ type endpoint struct {
 	tried    bool // the other path of metrics was tried
 	from     string
 	size     int
+	spare    []byte // for the next answer
 	reportMu sync.Mutex
 	report   Report
 }
@@ -307,9 +308,11 @@ func (s *Scraper) once(ctx context.Context, e *endpoint, mark record.Phase) int 
 	}
 	var c *change
 	if err == nil {
+		before := e.page.body
 		if c, err = e.page.update(body); err != nil {
-			err = fmt.Errorf("not Prometheus text: %w", err)
+			before, err = body, fmt.Errorf("not Prometheus text: %w", err)
 		}
+		e.spare = before
 	}
 	sample.LagNs = s.o.Now() - asked
 	e.reportMu.Lock()
@@ -399,7 +402,10 @@ func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int
 	if resp.StatusCode != http.StatusOK {
 		return nil, at, fmt.Errorf("HTTP status %s", resp.Status)
 	}
-	body := make([]byte, 0, max(4096, e.size+e.size/8))
+	body := e.spare[:0]
+	if e.spare = nil; cap(body) <= e.size {
+		body = make([]byte, 0, max(4096, e.size+e.size/8))
+	}
 	if n := resp.ContentLength; n > s.o.Limit {
 		return nil, at, fmt.Errorf("the answer has %d bytes, limit %d", n, s.o.Limit)
 	}
