@@ -259,8 +259,36 @@ type Server struct {
 	InflightMean  *float64 `json:"prefill_inflight_mean,omitempty"`
 	PreallocMean  *float64 `json:"decode_prealloc_mean,omitempty"`
 	TransferMean  *float64 `json:"decode_transfer_mean,omitempty"`
+	// Timings are the engine's own times, from its histograms; nil when nothing was scraped that has any.
+	Timings *Timings `json:"timings,omitempty"`
 	// Counters is nil when nothing was scraped that has any.
 	Counters *Counted `json:"counters,omitempty"`
+}
+
+// Timings are times as the engines see them, over what they observed from the start of the window
+// to the last scrape; nil is what no engine publishes.
+type Timings struct {
+	TTFT  *Timing `json:"ttft_s,omitempty"`
+	ITL   *Timing `json:"itl_s,omitempty"`
+	E2EL  *Timing `json:"e2el_s,omitempty"`
+	Queue *Timing `json:"queue_s,omitempty"`
+}
+
+// Timing is a histogram of seconds.
+type Timing struct {
+	N    int64    `json:"n"`
+	Mean *float64 `json:"mean"` // exact
+	P50  *Within  `json:"p50"`
+	P90  *Within  `json:"p90"`
+	P99  *Within  `json:"p99"`
+}
+
+// Within is a percentile that is known to lie in a bucket: Value is interpolated there, and off
+// by at most High - Low. Value and High are nil in the last bucket, which is open.
+type Within struct {
+	Value *float64 `json:"value"`
+	Low   *float64 `json:"low"`
+	High  *float64 `json:"high"`
 }
 
 // Counted is what the server's counters grew by from the start of the window to the last scrape,

@@ -29,6 +29,7 @@ type gauges struct {
 	sources map[string]*reading
 
 	counters *scrape.Counters
+	timings  *scrape.Histograms
 	scrapes  map[string]*scrapes
 }
 
@@ -47,7 +48,7 @@ type reading struct {
 func newGauges(m *record.Meta) *gauges {
 	w := m.Window
 	g := &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*reading{},
-		counters: scrape.NewCounters(w.StartNs, record.Profiling), scrapes: map[string]*scrapes{}}
+		counters: scrape.NewCounters(w.StartNs, record.Profiling), timings: scrape.NewHistograms(w.StartNs, record.Profiling), scrapes: map[string]*scrapes{}}
 	g.counters.Role = roles(m)
 	return g
 }
@@ -124,6 +125,7 @@ func (g *gauges) add(s *record.Sample) {
 		e.last = s.Error
 	}
 	g.counters.Add(s)
+	g.timings.Add(s)
 	g.sources[s.Source] = read(s)
 	// Endpoints are added up for counts and averaged for shares.
 	nan := math.NaN()
@@ -165,6 +167,7 @@ func (g *gauges) server() Server {
 		RunningMean: g.running.mean(), QueuedMean: g.queued.mean(), QueuedMax: g.queued.peak(),
 		AcceptMean:    g.accept.mean(),
 		BootstrapMean: g.pd[0].mean(), InflightMean: g.pd[1].mean(), PreallocMean: g.pd[2].mean(), TransferMean: g.pd[3].mean(),
+		Timings:  g.timed(),
 		Counters: g.counted(),
 	}
 	if s.AcceptMean == nil { // vLLM counts drafts and what was accepted of them
@@ -175,6 +178,29 @@ func (g *gauges) server() Server {
 		}
 	}
 	return s
+}
+
+// timed are the engines' own times, nil without any.
+func (g *gauges) timed() *Timings {
+	of := func(t engine.Timing) *Timing {
+		h, ok := g.timings.Of(t)
+		if !ok || h.Count >= 1<<53 {
+			return nil
+		}
+		within := func(q float64) *Within {
+			v, low, high, ok := h.Quantile(q)
+			if !ok {
+				return nil
+			}
+			return &Within{Value: defined(v), Low: defined(low), High: defined(high)}
+		}
+		return &Timing{N: int64(math.Round(h.Count)), Mean: ratio(h.Sum, h.Count), P50: within(0.5), P90: within(0.9), P99: within(0.99)}
+	}
+	t := Timings{TTFT: of(engine.TimeToFirst), ITL: of(engine.BetweenToken), E2EL: of(engine.WholeRequest), Queue: of(engine.InQueue)}
+	if t == (Timings{}) {
+		return nil
+	}
+	return &t
 }
 
 // counted is what the engine's counters grew by from the start of the window to the last

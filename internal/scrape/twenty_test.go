@@ -180,7 +180,7 @@ func BenchmarkBesideLoad(b *testing.B) {
 		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
 			urls := startPages(b, 100)
 			b.Setenv(serverEnv, "pace")
-			url, stop, err := client.StartPace(b.Context(), []string{os.Args[0]})
+			url, stop, err := client.StartPace(b.Context(), []string{os.Args[0]}, pace.Options{})
 			if err != nil {
 				b.Fatal(err)
 			}

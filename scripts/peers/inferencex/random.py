@@ -84,6 +84,21 @@ def atom():
     return m
 
 
+def trtllm():
+    return {"trtllm:kv_cache_hit_rate": metric("gauge", [{}]), "trtllm:num_requests_running": metric("gauge", ranks())}
+
+
+def server_log(kind):
+    """What engines say of their pools near the beginning of a log."""
+    n = lambda: r.randrange(10**5, 10**7)
+    if kind == "vllm":
+        tags = r.choice([[""], ["(EngineCore pid=1) "], [f"(EngineCore_DP{i} pid={i}) " for i in range(r.choice([1, 2, 4]))]])
+        return "".join(f"{t}INFO 10-01 GPU KV cache size: {n():,} tokens\n" for t in tags)
+    tags = r.choice([[""], [f"DP{i} TP{i} EP{i} " for i in range(r.choice([1, 2, 8]))]])
+    head = r.choice(["", f"server_args=ServerArgs(dp_size={r.choice([1, 2, 8])})\n"])
+    return head + "".join(f"[2026-10-01 00:00:00 {t}] max_total_num_tokens={n()}, chunked_prefill_size=8192\n" for t in tags)
+
+
 def record(i, t):
     start = 1_780_000_000_000_000_000 + int(t * 1e9)
     ttft, osl = r.uniform(1, 9000), r.choice([1, 2, 7, 300, 4000])
@@ -118,9 +133,9 @@ def environment(kind):
     return env
 
 
-bad = 0
+bad = both = 0
 for n in range(count):
-    kind = r.choice(["sglang", "vllm", "dynamo", "atom"])
+    kind = r.choice(["sglang", "vllm", "dynamo", "atom"] * 4 + ["trtllm"])
     with tempfile.TemporaryDirectory() as d:
         art = Path(d) / "aiperf_artifacts"
         art.mkdir()
@@ -135,10 +150,15 @@ for n in range(count):
             if r.random() < 0.7:
                 summary["theoretical_prefix_cache_hit"] = {"unit": "%", "avg": 91.5, "sum": 100.0, "count": r.choice([0, 110])}
             (art / "profile_export_aiperf.json").write_text(json.dumps(summary))
-        metrics = {"sglang": sglang, "vllm": vllm, "dynamo": dynamo, "atom": atom}[kind]()
+        metrics = {"sglang": sglang, "vllm": vllm, "dynamo": dynamo, "atom": atom, "trtllm": trtllm}[kind]()
         metrics = {k: v for k, v in metrics.items() if r.random() < 0.85}
         if r.random() < 0.9:
             (art / "server_metrics_export.json").write_text(json.dumps({"metrics": metrics}))
+        if r.random() < 0.4:
+            (Path(d) / "server.log").write_text(server_log(r.choice([kind, "sglang", "vllm"])))
+        if r.random() < 0.05:
+            with open(art / "profile_export.jsonl", "a") as f:
+                f.write(json.dumps(record(0, 0))[:80])
         env = dict(os.environ) | environment(kind) | {"RESULT_DIR": d, "AGENTIC_OUTPUT_DIR": d}
         theirs = subprocess.run([sys.executable, "-m", "agentic.aggregation.process_agentic_result"], cwd=source / "utils",
                                 env=env | {"RESULT_FILENAME": "theirs"}, capture_output=True, text=True)
@@ -147,6 +167,7 @@ for n in range(count):
             bad += 1
             print(f"{n} {kind}, {size} records: InferenceX ends with {theirs.returncode}, Weir with {ours.returncode}:", theirs.stderr[-200:], ours.stderr[-300:])
             continue
+        both += theirs.returncode != 0
         if theirs.returncode:
             continue
         a, b = (dict(flat(json.loads((Path(d) / f"{x}.json").read_text()))) for x in ("theirs", "ours"))
@@ -154,5 +175,5 @@ for n in range(count):
         if diff:
             bad += 1
             print(f"{n} {kind}, {size} records: " + "; ".join(f"{k}: {a.get(k, 'absent')} / {b.get(k, 'absent')}" for k in diff[:6]))
-print(f"{count} folders, {bad} differ")
+print(f"{count} folders, {both} refused by both, {bad} differ")
 sys.exit(bad > 0)
