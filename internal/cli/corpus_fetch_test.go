@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/weirbench/weir/internal/corpus"
 )
 
@@ -70,6 +72,36 @@ func TestCorpusFetch(t *testing.T) {
 	if code, out, errOut := run("corpus", "stats", snap); code != 0 || !strings.Contains(out, c.Fingerprint) {
 		t.Errorf("%d\n%s%s", code, out, errOut)
 	}
+	// AIPerf's flag takes the same data set under its own name, fetches it where it is not there,
+	// and says which it was.
+	t.Setenv("HF_HUB_CACHE", filepath.Join(dir, "another"))
+	url := simServer(t, 4_000_000, 0)
+	profile := func(name string) {
+		t.Helper()
+		artifacts := filepath.Join(dir, name)
+		code, _, errOut := run("aiperf", "profile", "--scenario", "inferencex-agentx-mvp", "--url", url, "--model", "glm-5.2", "--concurrency", "2", "--request-count", "8",
+			"--benchmark-duration", "2", "--warmup-requests-per-lane", "1", "--trace-idle-gap-cap-seconds", "0.05", "--unsafe-override", "--client-limit", "none", "--no-server-metrics",
+			"--public-dataset", "semianalysis-cc-traces-weka-062126-256k", "--output-artifact-dir", artifacts)
+		if code != exitOK && code != exitInvalid {
+			t.Fatalf("%s: exit code %d: %s", name, code, errOut)
+		}
+		var got struct {
+			Metadata struct{ Dataset map[string]any }
+		}
+		if err := json.Unmarshal(read(t, artifacts, "profile_export_aiperf.json"), &got); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"source_type": "public", "loader": "semianalysis_cc_traces_weka_062126_256k", "hf_dataset": repo, "revision": commit, "entries": 3.0, "fingerprint": c.Fingerprint}
+		if d := cmp.Diff(want, got.Metadata.Dataset); d != "" {
+			t.Errorf("%s: metadata.dataset (-want +got):\n%s", name, d)
+		}
+	}
+	profile("fetched")
+	t.Setenv("HF_HUB_OFFLINE", "1")
+	profile("offline")
+	t.Setenv("HF_HUB_OFFLINE", "")
+	t.Setenv("HF_HUB_CACHE", filepath.Join(dir, "hub"))
+
 	hub.Close()
 	if code, out, errOut := run("corpus", "fetch", "agentx-256k", "--offline", "--json"); code != 0 || !strings.Contains(out, `"offline": true`) {
 		t.Errorf("%d\n%s%s", code, out, errOut)

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -167,20 +168,22 @@ func TestTornBlocks(t *testing.T) {
 	if err != nil || len(whole) != len(samples) {
 		t.Fatalf("%d of %d samples, %v", len(whole), len(samples), err)
 	}
-	ends := 0
-	last := 0
-	for cut := len(blockMagic); cut <= len(raw); cut++ {
-		got, err := unpack(raw[:cut])
-		if len(got) < last || len(got) > 0 && !cmp.Equal(got, whole[:len(got)]) {
-			t.Fatalf("cut to %d bytes: %d samples after %d", cut, len(got), last)
+	blocks := 0
+	for at := len(blockMagic); at < len(raw); blocks++ {
+		n := 8 + int(binary.LittleEndian.Uint32(raw[at:]))
+		before, err := unpack(raw[:at])
+		if err != nil || len(before) > 0 && !cmp.Equal(before, whole[:len(before)]) {
+			t.Fatalf("%d whole blocks: %d samples, %v", blocks, len(before), err)
 		}
-		if err == nil {
-			ends++
+		for _, cut := range []int{1, 7, 8, 9, n / 2, n - 1} {
+			if got, err := unpack(raw[:at+cut]); err == nil || len(got) != len(before) {
+				t.Fatalf("%d blocks and %d bytes: %d samples, want %d and an error; %v", blocks, cut, len(got), len(before), err)
+			}
 		}
-		last = len(got)
+		at += n
 	}
-	if ends < 7 || ends > 8 {
-		t.Errorf("%d places at which the file is whole", ends)
+	if blocks < 6 || blocks > 8 {
+		t.Errorf("%d blocks", blocks)
 	}
 	bad := bytes.Clone(raw)
 	bad[len(bad)/2]++
