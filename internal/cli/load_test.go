@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/sim"
 	"github.com/weirbench/weir/internal/sim/simhttp"
 	"github.com/weirbench/weir/internal/spec"
@@ -92,8 +94,9 @@ func TestOverflowProvesTheHostTier(t *testing.T) {
 func TestOverflowTiers(t *testing.T) {
 	for _, engine := range []string{"sglang", "vllm"} {
 		url := simEngine(t, engine, 120_000, 1_000_000)
+		dir := filepath.Join(t.TempDir(), "b")
 		code, out, errOut := weir("load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "300000",
-			"--isl", "8192", "--osl", "1", "-c", "4", "--metrics-every", "100ms", "--json", "-o", filepath.Join(t.TempDir(), "b"))
+			"--isl", "8192", "--osl", "1", "-c", "4", "--metrics-every", "100ms", "--json", "-o", dir)
 		if code != exitOK && !strings.Contains(errOut, "client-bound") {
 			t.Fatalf("%s: exit code %d: %s", engine, code, errOut)
 		}
@@ -101,6 +104,7 @@ func TestOverflowTiers(t *testing.T) {
 			Result struct {
 				Server struct {
 					Samples  int
+					Timings  *result.Timings
 					Counters *struct {
 						Host int64 `json:"hit_host_tokens"`
 					}
@@ -121,6 +125,25 @@ func TestOverflowTiers(t *testing.T) {
 		}
 		if c := o.Result.Server.Counters; c == nil || c.Host != sum {
 			t.Errorf("%s: the passes add up to %d, the run has %+v", engine, sum, c)
+		}
+		if x := o.Result.Server.Timings; x == nil || x.TTFT == nil || x.TTFT.N == 0 || x.TTFT.P50 == nil || x.TTFT.P50.Low == nil {
+			t.Errorf("%s: the engine's own times are %+v", engine, x)
+		}
+		// The samples in the bundle, as lines: every one is whole, and the marks are there.
+		code, out, errOut = weir("scrape", dir)
+		if code != exitOK {
+			t.Fatalf("%s: exit code %d: %s", engine, code, errOut)
+		}
+		marks, last := "", record.Sample{}
+		for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+			last = record.Sample{}
+			if err := d.Decode(&last); err != nil {
+				t.Fatal(err)
+			}
+			marks += string(last.Mark) + " "
+		}
+		if !strings.Contains(marks, "profiling") || !strings.Contains(marks, "pass") || len(last.Values) < 20 || last.Delta {
+			t.Errorf("%s: marks %q, the last sample has %d values", engine, marks, len(last.Values))
 		}
 	}
 }
