@@ -11,6 +11,7 @@ import (
 	"math"
 	"math/bits"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ import (
 // A block is closed after this time of samples, or with so many changes.
 const (
 	blockNs      = int64(60e9)
-	blockChanges = 1 << 20
+	blockChanges = 1 << 18
 )
 
 // A sampleWriter packs samples into blocks. Equal samples give equal bytes.
@@ -320,7 +321,9 @@ func (src *sampledSource) columns(sections *[sectionCount][]byte) {
 	var times []byte
 	last := 0
 	for _, id := range ids {
-		which = binary.AppendUvarint(which, uint64(id-last))
+		if which = binary.AppendUvarint(which, uint64(id-last)); len(which)%256 == 0 {
+			runtime.Gosched() // packing takes some milliseconds; nobody should wait for them
+		}
 		last = id
 		list := src.changed[id]
 		mode := modeOf(src.before[id], list)

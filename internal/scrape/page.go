@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -13,6 +14,10 @@ import (
 
 // maxSeries bounds the series that are read from one endpoint.
 const maxSeries = 1 << 20
+
+// yieldLines is after how many lines others may run: a page takes a millisecond or more, and the
+// reader of a token should not wait for it.
+const yieldLines = 256
 
 // A page is what an endpoint last said. Two scrapes of one endpoint differ in few lines, so a
 // line that stands as before costs a comparison.
@@ -64,6 +69,9 @@ func (p *page) update(body []byte) (*change, error) {
 	seen := 0
 	var touched []*cell
 	for from, n := 0, 1; from < len(body); n++ {
+		if n%yieldLines == 0 {
+			runtime.Gosched()
+		}
 		to := len(body)
 		if i := bytes.IndexByte(body[from:], '\n'); i >= 0 {
 			to = from + i
