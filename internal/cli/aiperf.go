@@ -70,11 +70,12 @@ what was overridden ends with 0 and submission_valid false.`,
 			if err != nil {
 				return usage(err)
 			}
+			p := &profile{app: app, args: a, line: "weir aiperf profile " + strings.Join(redact(args), " ")}
+			err = p.read()
 			for _, n := range a.notes {
 				fmt.Fprintln(app.Err, "weir: "+n)
 			}
-			p := &profile{app: app, args: a, line: "weir aiperf profile " + strings.Join(redact(args), " ")}
-			if err := p.read(); err != nil {
+			if err != nil {
 				return usage(err)
 			}
 			return p.run(cmd.Context())
@@ -255,6 +256,9 @@ func (p *profile) settle() error {
 		if err := p.limit.Set(v); err != nil {
 			p.fail("--client-limit %q: %v", v, err)
 		}
+	}
+	if !p.has("--use-server-token-count") {
+		p.args.notes = append(p.args.notes, "without --use-server-token-count AIPerf counts tokens with its tokenizer; Weir takes the server's counts all the same")
 	}
 	p.seconds("--stats-interval", 30) // checked; the terminal shows progress all the time
 	p.target()
