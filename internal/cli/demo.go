@@ -31,6 +31,9 @@ master file, a bundle a point, the store and the report.`,
 			if err := folderForOutput(f.out); err != nil {
 				return err
 			}
+			if err := f.launch.check(); err != nil {
+				return err
+			}
 			master, runners, err := writeDemoFiles(f.out)
 			if err != nil {
 				return err
@@ -39,9 +42,9 @@ master file, a bundle a point, the store and the report.`,
 			if err != nil {
 				return err
 			}
-			points, err := set.Points(spec.Selection{Conc: f.conc})
+			points, err := selected(set, spec.Selection{Conc: f.conc})
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			c, err := corpus.Generate(corpus.GenerateOptions{Seed: demoSeed, Traces: traces})
 			if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,10 +34,30 @@ func (f *launchFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.recipes, "recipes", "", "folder of recipes, before those that come with weir")
 	fl.StringVar(&f.facts, "facts", "", "`FILE` of facts to put before the embedded ones")
 	fl.BoolVar(&f.noGaps, "no-gaps", false, "leave out the recorded time between turns")
-	fl.Int64Var(&f.maxOut, "max-output", 0, "most output tokens asked for; 0 takes the recorded ones")
-	fl.IntVar(&f.warmup, "warmup-requests-per-lane", 10, "one-token requests per lane before profiling")
+	intVar(fl, &f.maxOut, "max-output", 0, 0, noTop, "most output tokens asked for; 0 takes the recorded ones")
+	intVar(fl, &f.warmup, "warmup-requests-per-lane", 10, 0, 1_000_000, "one-token requests per lane before profiling")
 	f.limit.add(fl)
 	f.gpu.add(fl)
+}
+
+// check refuses what is named and is not there.
+func (f *launchFlags) check() error { return folderOf("recipes", f.recipes) }
+
+// folderOf refuses a folder that a flag names and that is none.
+func folderOf(flag, path string) error {
+	if path == "" {
+		return nil
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usagef("--%s %s: there is no such folder", flag, path)
+	case err != nil:
+		return usagef("--%s: %w", flag, err)
+	case !info.IsDir():
+		return usagef("--%s %s: that is a file and a folder is needed", flag, path)
+	}
+	return nil
 }
 
 // job plans one repeat of a point with its recipe.
@@ -155,6 +176,9 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 		c, err := fleet.Cluster(j.Point.Runner)
 		if err != nil {
 			return nil, 0, usage(err)
+		}
+		if f.submit && c.Scheduler != "slurm" {
+			return nil, 0, usagef("--slurm-submit-only: %s runs on %s, which %s gives no Slurm (scheduler: slurm): leave the flag out", j.Point.Key, j.Point.Runner, f.fleet)
 		}
 		if j.Recipe == nil && c.Scheduler == "slurm" {
 			return nil, 0, usagef("%s:%d: recipe sim runs in virtual time and needs no cluster: leave --fleet out, or name the recipe sim-serve", j.Point.Origin.File, j.Point.Origin.Line)

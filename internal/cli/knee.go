@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirbench/weir/internal/chart"
 	"github.com/weirbench/weir/internal/corpus"
@@ -21,7 +23,8 @@ import (
 
 type kneeFlags struct {
 	corpusFlags
-	plan planFlags
+	given *pflag.FlagSet
+	plan  planFlags
 
 	corpus, svg, courseSVG string
 	course                 bool
@@ -59,18 +62,19 @@ and with the host tier, and the host memory that twice that concurrency would ne
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), app, args) },
 	}
 	fs := cmd.Flags()
+	f.given = fs
 	fs.StringVar(&f.corpus, "corpus", "", "directory or file of traces")
 	fs.IntSliceVarP(&f.conc, "concurrency", "c", []int{1, 2, 4, 8, 16, 32, 64, 128}, "agents at once")
 	fs.Int64SliceVar(&f.capacity, "capacity", nil, "sizes of the cache in `TOKENS`; default: powers of two")
-	fs.DurationVar(&f.duration, "duration", time.Hour, "time that is replayed, after the warm-up")
+	durationVar(fs, &f.duration, "duration", time.Hour, time.Second, "time that is replayed, after the warm-up")
 	fs.Uint64Var(&f.seed, "seed", 42, "draws the start points")
-	fs.IntVar(&f.pressure, "warmup-requests-per-lane", 10, "one-token requests per agent before the time that counts")
+	intVar(fs, &f.pressure, "warmup-requests-per-lane", 10, 0, 1_000_000, "one-token requests per agent before the time that counts")
 	fs.BoolVar(&f.modelled, "modelled", false, "take service times from the speeds below instead of the recording")
 	f.prefill, f.decode = 10_000, 50
 	floatVar(fs, &f.prefill, "prefill-speed", minSpeed, maxSpeed, "tokens/s of one request where no time was recorded")
 	floatVar(fs, &f.decode, "decode-speed", minSpeed, maxSpeed, "tokens/s of one request where no time was recorded")
-	fs.Int64Var(&f.device, "device-pool", 0, "find the knee of a device pool of this many distinct `TOKENS`")
-	fs.Int64Var(&f.host, "host-pool", 0, "with --device-pool: `TOKENS` of the host tier")
+	intVar(fs, &f.device, "device-pool", 0, 1, maxTokens, "find the knee of a device pool of this many distinct `TOKENS`")
+	intVar(fs, &f.host, "host-pool", 0, 1, maxTokens, "with --device-pool: `TOKENS` of the host tier")
 	fs.BoolVar(&f.exclusive, "exclusive", false, "with --host-pool: the tiers hold different tokens (write_back)")
 	fs.BoolVar(&f.course, "working-set", false, "print the working set over time instead of hit rates")
 	fs.BoolVar(&f.exact, "exact", false, "find each knee between the given concurrencies by bisection")
@@ -87,7 +91,7 @@ and with the host tier, and the host memory that twice that concurrency would ne
 }
 
 func (f *kneeFlags) run(ctx context.Context, app *App, args []string) error {
-	if err := f.check(); err != nil {
+	if err := cmp.Or(f.check(), f.idle()); err != nil {
 		return err
 	}
 	pools, err := f.pools(app, args)
@@ -149,6 +153,24 @@ func (f *kneeFlags) check() error {
 		return usagef("--host-pool needs --device-pool")
 	}
 	return nil
+}
+
+// idle refuses flags that were given and have no effect beside the others.
+func (f *kneeFlags) idle() error {
+	var errs []error
+	if len(f.plan.masters) == 0 {
+		errs = append(errs, without(f.given, "without -f, whose points are planned", "facts", "device-pool-gib", "as-recipe", "runner-config"))
+		if f.device == 0 {
+			errs = append(errs, without(f.given, "without a pool (--device-pool, or points with -f)", "exact"))
+		}
+	}
+	if f.host == 0 {
+		errs = append(errs, without(f.given, "without --host-pool", "exclusive"))
+	}
+	if f.course {
+		errs = append(errs, without(f.given, "beside --working-set, which prints no hit rates", "capacity"))
+	}
+	return cmp.Or(errs...)
 }
 
 // pools are those whose knee is asked for: by hand, or of the points of a master file.

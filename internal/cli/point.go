@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/spec"
 )
@@ -37,6 +38,9 @@ client, node or cancelled.`,
 			case corpusPath == "":
 				return usagef("no corpus: name a directory or file of traces with --corpus")
 			}
+			if err := f.check(); err != nil {
+				return err
+			}
 			set, err := spec.Load(masters, runners)
 			if err != nil {
 				return usage(err)
@@ -45,9 +49,9 @@ client, node or cancelled.`,
 			if conc > 0 {
 				sel.Conc = []int{conc}
 			}
-			points, err := set.Points(sel)
+			points, err := selected(set, sel)
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			if len(points) != 1 {
 				return usagef("%d points are selected, one is run: name a key and --conc", len(points))
@@ -91,8 +95,8 @@ client, node or cancelled.`,
 	fl.StringSliceVarP(&masters, "file", "f", nil, "master file; may be repeated")
 	fl.StringVarP(&runners, "runners", "r", "", "runners.yaml")
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
-	fl.IntVar(&conc, "conc", 0, "concurrency of the point")
-	fl.DurationVar(&duration, "duration", 0, "profiling time; 0 takes the file's")
+	intVar(fl, &conc, "conc", 0, 1, replay.MaxLanes, "concurrency of the point")
+	durationVar(fl, &duration, "duration", 0, 0, "profiling time; 0 takes the file's")
 	fl.StringVar(&job, "job", "", "run the point of this `FILE` inside the allocation that was made for it; weir sweep writes both")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/point-ID)")
 	f.add(fl)

@@ -53,10 +53,6 @@ when the result is not valid, and says why.`,
 				return usagef("no model: name the served model with --model")
 			case corpusPath == "":
 				return usagef("no corpus: name a directory or file of traces with --corpus")
-			case conc < 1 || conc > replay.MaxLanes:
-				return usagef("--concurrency is %d: it lies within 1 to %d agents", conc, replay.MaxLanes)
-			case knobs.o.MaxOut < 0 || gpus < 0:
-				return usagef("--max-output %d and --gpus %d: neither may be negative", knobs.o.MaxOut, gpus)
 			case duration <= 0 && knobs.o.MaxRequests == 0 && knobs.o.MaxTrees == 0:
 				return usagef("nothing ends the run: set --duration, --max-requests or --max-trees")
 			}
@@ -118,12 +114,12 @@ when the result is not valid, and says why.`,
 	mf.add(fl)
 	fl.StringVar(&model, "model", "", "name of the served model")
 	fl.StringVar(&corpusPath, "corpus", "", "directory or file of traces")
-	fl.IntVarP(&conc, "concurrency", "c", 1, "agents at once")
-	fl.DurationVar(&duration, "duration", 0, "profiling time")
+	intVarP(fl, &conc, "concurrency", "c", 1, 1, replay.MaxLanes, "agents at once")
+	durationVar(fl, &duration, "duration", 0, 0, "profiling time")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/replay-...)")
 	fl.StringVar(&tok, "tokenizer", "", "the model's tokenizer.json: every eighth answer is counted here to check the server; without it the words that are one token in common tokenizers are used")
 	fl.StringVar(&ext, "extra", "", "JSON object whose members are added to every body")
-	fl.IntVar(&gpus, "gpus", 0, "GPUs behind the server; 0 leaves per-GPU numbers out")
+	intVar(fl, &gpus, "gpus", 0, 0, 1_000_000, "GPUs behind the server; 0 leaves per-GPU numbers out")
 	knobs.add(fl)
 	fl.Uint64Var(&seed, "seed", 42, "draws start points and salts")
 	traces.add(cmd)

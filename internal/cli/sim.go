@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/plan"
@@ -33,6 +35,9 @@ step time; what it generates has no meaning. In virtual time it runs inside 'wei
 	return cmd
 }
 
+// maxTokens is the largest size of a pool in tokens: a thousand times what any node holds.
+const maxTokens = 1 << 50
+
 // simFlags are the flags that describe a simulated engine.
 type simFlags struct {
 	model, gpu, precision, kvDType string
@@ -52,35 +57,37 @@ type simFlags struct {
 	storageGBs                     float64
 	prefetch                       string
 	doubles                        bool
+	given                          *pflag.FlagSet
 }
 
 func (f *simFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
+	f.given = fl
 	fl.StringVar(&f.factsFile, "facts", "", "`FILE` of facts to put before the embedded ones")
 	fl.StringVar(&f.model, "model", "glm-5.2", "model of the facts")
 	fl.StringVar(&f.gpu, "gpu", "b200", "GPU of the facts")
 	fl.StringVar(&f.precision, "precision", "", "precision of the weights (the narrowest that the facts know when empty)")
-	fl.StringVar(&f.kvDType, "kv-dtype", "fp8", "type of cached keys and values: fp8 or bf16")
-	fl.IntVar(&f.tp, "tp", 8, "GPUs that share a layer")
-	fl.IntVar(&f.ep, "ep", 1, "GPUs that experts are spread over whole; 1 cuts every expert over all")
+	choiceVar(fl, &f.kvDType, "kv-dtype", "fp8", []string{"fp8", "bf16"}, "type of cached keys and values: fp8 or bf16")
+	intVar(fl, &f.tp, "tp", 8, 1, 1024, "GPUs that share a layer")
+	intVar(fl, &f.ep, "ep", 1, 1, 1024, "GPUs that experts are spread over whole; 1 cuts every expert over all")
 	fl.BoolVar(&f.dpAttn, "dp-attn", false, "attention is data parallel: every rank has its own cache")
-	fl.Int64Var(&f.device, "device-tokens", 0, "device pool of one rank in tokens (planned from the facts when 0)")
-	fl.Int64Var(&f.host, "host-tokens", 0, "host pool of one rank in tokens, 0 for none")
+	intVar(fl, &f.device, "device-tokens", 0, 0, maxTokens, "device pool of one rank in tokens (planned from the facts when 0)")
+	intVar(fl, &f.host, "host-tokens", 0, 0, maxTokens, "host pool of one rank in tokens, 0 for none")
 	floatVar(fl, &f.hostRatio, "host-ratio", 0, maxRatio, "host pool as a multiple of the device pool, in place of --host-tokens")
-	fl.Int64Var(&f.storage, "storage-tokens", 0, "storage tier behind the host pool in tokens, 0 for none")
+	intVar(fl, &f.storage, "storage-tokens", 0, 0, maxTokens, "storage tier behind the host pool in tokens, 0 for none")
 	f.storageGBs = 5
 	floatVar(fl, &f.storageGBs, "storage-bandwidth", oneByteGB, maxGB, "what one rank reads from storage, `GB/s`")
-	fl.StringVar(&f.prefetch, "prefetch-policy", "timeout", "how long a request waits for storage: timeout, best_effort or wait_complete")
-	fl.Int64Var(&f.page, "page-size", 64, "tokens of a page or block")
-	fl.StringVar(&f.policy, "write-policy", "write_through", "write_back, write_through or write_through_selective")
+	choiceVar(fl, &f.prefetch, "prefetch-policy", "timeout", []string{"timeout", "best_effort", "wait_complete"}, "how long a request waits for storage: timeout, best_effort or wait_complete")
+	intVar(fl, &f.page, "page-size", 64, 1, 1<<20, "tokens of a page or block")
+	choiceVar(fl, &f.policy, "write-policy", "write_through", []string{"write_back", "write_through", "write_through_selective"}, "write_back, write_through or write_through_selective")
 	fl.BoolVar(&f.doubles, "keep-doubles", false, "write_back of SGLang before 2026-08: what was loaded back keeps its place on the host")
-	fl.StringVar(&f.order, "schedule-policy", "fcfs", "order of the queue: fcfs or lpm")
-	fl.StringVar(&f.balance, "balance", "session", "how ranks with own caches share requests: session or round_robin")
-	fl.Int64Var(&f.chunk, "chunked-prefill-size", 0, "tokens of prefill in a step (the engine's default when 0)")
-	fl.Int64Var(&f.running, "max-running-requests", 0, "requests that run at once (the engine's default when 0)")
-	fl.Int64Var(&f.context, "context-length", 0, "longest context in tokens (the model's when 0)")
+	choiceVar(fl, &f.order, "schedule-policy", "fcfs", []string{"fcfs", "lpm"}, "order of the queue: fcfs or lpm")
+	choiceVar(fl, &f.balance, "balance", "session", []string{"session", "round_robin"}, "how ranks with own caches share requests: session or round_robin")
+	intVar(fl, &f.chunk, "chunked-prefill-size", 0, 0, maxTokens, "tokens of prefill in a step (the engine's default when 0)")
+	intVar(fl, &f.running, "max-running-requests", 0, 0, 1_000_000, "requests that run at once (the engine's default when 0)")
+	intVar(fl, &f.context, "context-length", 0, 0, maxTokens, "longest context in tokens (the model's when 0)")
 	floatVar(fl, &f.accept, "accept-length", 0, maxRatio, "tokens that a decode step yields with speculative decoding")
-	fl.Int64Var(&f.drafts, "draft-tokens", 0, "tokens drafted for a step")
+	intVar(fl, &f.drafts, "draft-tokens", 0, 0, 1000, "tokens drafted for a step")
 	floatVar(fl, &f.memFraction, "mem-fraction", ppm, 1, "share of HBM for weights and pool, when the pool is planned")
 }
 
@@ -127,11 +134,11 @@ func (f *simFlags) config() (sim.Config, error) {
 	if f.storage > 0 {
 		c.StorageTokens, c.StorageBandwidth, c.PrefetchPolicy = f.storage, int64(f.storageGBs*1e9), f.prefetch
 	}
-	if f.tp < 1 {
-		return c, fmt.Errorf("--tp is %d: it must be at least 1", f.tp)
+	if f.ep > f.tp || f.tp%f.ep != 0 {
+		return c, fmt.Errorf("--ep is %d: it divides --tp %d, whose GPUs the experts are spread over", f.ep, f.tp)
 	}
-	if f.ep < 1 || f.ep > f.tp {
-		return c, fmt.Errorf("--ep is %d: it lies between 1 and --tp %d", f.ep, f.tp)
+	if err := f.idle(); err != nil {
+		return c, err
 	}
 	p := spec.Point{
 		Model: m.Name, Precision: precision, Framework: "sglang", Runner: g.Name, Scenario: spec.AgenticCoding, Conc: 1,
@@ -166,6 +173,31 @@ func (f *simFlags) config() (sim.Config, error) {
 		c.HostTokens = int64(float64(c.DeviceTokens) * f.hostRatio)
 	}
 	return c, nil
+}
+
+// idle refuses flags that were given and have no effect beside the others.
+func (f *simFlags) idle() error {
+	none := func(why string, names ...string) error { return without(f.given, why, names...) }
+	var errs []error
+	if f.host == 0 && f.hostRatio == 0 {
+		errs = append(errs, none("without a host pool (--host-tokens or --host-ratio)", "write-policy", "keep-doubles", "storage-tokens", "compare"))
+	}
+	if f.storage == 0 {
+		errs = append(errs, none("without --storage-tokens", "prefetch-policy", "storage-bandwidth"))
+	}
+	if f.policy != "write_back" {
+		errs = append(errs, none("without --write-policy write_back", "keep-doubles"))
+	}
+	if !f.dpAttn {
+		errs = append(errs, none("without --dp-attn: there is one cache", "balance"))
+	}
+	if f.device > 0 {
+		errs = append(errs, none("beside --device-tokens, which sizes the pool", "mem-fraction"))
+	}
+	if f.drafts == 0 {
+		errs = append(errs, none("without --draft-tokens", "accept-length"))
+	}
+	return cmp.Or(errs...)
 }
 
 func reason(v *plan.Verdict) string {

@@ -107,9 +107,9 @@ does so without the host pool first.`,
 	fl := cmd.Flags()
 	fl.StringVar(&path, "corpus", "", "directory or file of traces")
 	fl.IntSliceVarP(&conc, "concurrency", "c", []int{1, 2, 4, 8, 16, 32, 64}, "agents at once")
-	fl.DurationVar(&duration, "duration", time.Hour, "time that is replayed, after the warm-up")
+	durationVar(fl, &duration, "duration", time.Hour, time.Second, "time that is replayed, after the warm-up")
 	fl.Uint64Var(&seed, "seed", 42, "draws the start points")
-	fl.IntVar(&pressure, "warmup-requests-per-lane", 10, "one-token requests per agent before the time that counts")
+	intVar(fl, &pressure, "warmup-requests-per-lane", 10, 0, 1_000_000, "one-token requests per agent before the time that counts")
 	fl.BoolVar(&compare, "compare", false, "run without the host pool too")
 	return cmd
 }

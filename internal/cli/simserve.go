@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strconv"
@@ -57,8 +58,11 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 				}
 				o.Faults = append(o.Faults, x)
 			}
-			var err error
-			if ttft > 0 || itl > 0 {
+			err := f.servable(o.Engine, role)
+			if err != nil {
+				return err
+			}
+			if f.given.Changed("ttft") {
 				o.Fixed = &sim.Fixed{TTFT: nanos(ttft), ITL: nanos(itl), ContextLen: f.context}
 				if o.Model == "" {
 					o.Model = f.model
@@ -66,15 +70,8 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 			} else if o.Config, err = f.config(); err != nil {
 				return usage(err)
 			}
-			switch role {
-			case "unified":
-			case sim.RolePrefill, sim.RoleDecode:
+			if role != "unified" {
 				o.Config.Role = role
-				if o.Fixed != nil {
-					return usagef("--role %s needs the simulation: leave --ttft and --itl out", role)
-				}
-			default:
-				return usagef("--role %q is unknown: use unified, prefill or decode", role)
 			}
 			s, err := simhttp.New(o)
 			if err != nil {
@@ -119,19 +116,45 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 	f.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&addr, "addr", "127.0.0.1:30000", "address to listen on")
-	fl.StringVar(&o.Engine, "engine", "sglang", "whose endpoints and metric names: sglang or vllm")
-	fl.StringVar(&role, "role", "unified", "unified, or one side of a disaggregated engine: prefill or decode")
-	fl.IntVar(&bootstrapPort, "bootstrap-port", 8998, "port of a prefill server that decode servers post to, 0 for any")
+	choiceVar(fl, &o.Engine, "engine", "sglang", []string{"sglang", "vllm"}, "whose endpoints and metric names: sglang or vllm")
+	choiceVar(fl, &role, "role", "unified", []string{"unified", sim.RolePrefill, sim.RoleDecode}, "unified, or one side of a disaggregated engine: prefill or decode")
+	intVar(fl, &bootstrapPort, "bootstrap-port", 8998, 0, 65535, "port of a prefill server that decode servers post to, 0 for any")
 	fl.StringVar(&o.Model, "served-model-name", "", "name that clients ask for (--model when empty)")
 	o.Speed = 1
 	floatVar(fl, &o.Speed, "speed", ppm, 1e6, "engine time per time: 10 is ten times as fast")
-	fl.DurationVar(&ttft, "ttft", 0, "constant time to first token, in place of the simulation")
-	fl.DurationVar(&itl, "itl", 0, "constant time between tokens, in place of the simulation")
-	fl.Int64Var(&o.Template, "template-tokens", 0, "tokens that the chat template adds to a message")
-	fl.Int64Var(&o.DefaultOut, "default-output", 128, "tokens of an answer when a request does not say")
-	fl.Int64Var(&o.ReasoningPercent, "reasoning-percent", 0, "share of an answer that comes as reasoning")
+	durationVar(fl, &ttft, "ttft", 0, 0, "constant time to first token, in place of the simulation")
+	durationVar(fl, &itl, "itl", 0, 0, "constant time between tokens, in place of the simulation")
+	intVar(fl, &o.Template, "template-tokens", 0, 0, 1_000_000, "tokens that the chat template adds to a message")
+	intVar(fl, &o.DefaultOut, "default-output", 128, 1, 1<<30, "tokens of an answer when a request does not say")
+	intVar(fl, &o.ReasoningPercent, "reasoning-percent", 0, 0, 100, "share of an answer that comes as reasoning")
 	fl.BoolVar(&cacheReport, "cache-report", true, "report cached tokens in usage")
-	fl.Int64Var(&nodeMemory, "node-memory", 0, "host memory of the node in bytes that host pools must fit (0: not checked)")
+	intVar(fl, &nodeMemory, "node-memory", 0, 0, noTop, "host memory of the node in bytes that host pools must fit (0: not checked)")
 	fl.StringArrayVar(&faults, "fault", nil, "a fault, see above; may be given several times")
 	return cmd
+}
+
+// servable refuses flags that were given and have no effect on a server.
+func (f *simFlags) servable(engine, role string) error {
+	var errs []error
+	if f.given.Changed("ttft") != f.given.Changed("itl") {
+		return usagef("--ttft and --itl belong together: every request gets both times; give both, or neither for the simulation")
+	}
+	if f.given.Changed("ttft") {
+		if role != "unified" {
+			return usagef("--role %s needs the simulation: leave --ttft and --itl out", role)
+		}
+		errs = append(errs, without(f.given, "beside --ttft and --itl, which take the place of the simulation", "gpu", "precision", "kv-dtype", "tp", "ep", "dp-attn",
+			"device-tokens", "host-tokens", "host-ratio", "storage-tokens", "storage-bandwidth", "prefetch-policy", "page-size", "write-policy", "keep-doubles",
+			"schedule-policy", "balance", "chunked-prefill-size", "max-running-requests", "accept-length", "draft-tokens", "mem-fraction", "node-memory"))
+	}
+	if role != sim.RolePrefill {
+		errs = append(errs, without(f.given, "without --role prefill", "bootstrap-port"))
+	}
+	if engine == "vllm" {
+		errs = append(errs, without(f.given, "with --engine vllm: it is SGLang's", "write-policy", "keep-doubles", "storage-tokens", "prefetch-policy", "storage-bandwidth"))
+		if f.order == "lpm" {
+			errs = append(errs, usagef("--schedule-policy lpm is SGLang's: vLLM serves first come first served"))
+		}
+	}
+	return cmp.Or(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,12 +43,55 @@ type sweepFlags struct {
 
 func (f *sweepFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.DurationVar(&f.duration, "duration", 0, "profiling time of a point; 0 takes the file's")
-	fl.IntVarP(&f.parallel, "parallel", "j", 0, "points at once; 0 takes a processor each on the simulated engine and one where engines are started here")
+	durationVar(fl, &f.duration, "duration", 0, 0, "profiling time of a point; 0 takes the file's")
+	intVarP(fl, &f.parallel, "parallel", "j", 0, 0, 10_000, "points at once; 0 takes a processor each on the simulated engine and one where engines are started here")
 	fl.BoolVar(&f.failFast, "fail-fast", false, "begin no more points after one that failed")
 	fl.IntSliceVar(&f.conc, "conc", nil, "keep only these concurrencies")
-	fl.Int64Var(&f.seed, "seed", -1, "seed of every point; -1 takes the file's")
+	intVar(fl, &f.seed, "seed", -1, -1, noTop, "seed of every point; -1 takes the file's")
 	f.launch.add(fl)
+}
+
+// check refuses flags that have no effect, and what cannot be.
+func (f *sweepFlags) check(given *pflag.FlagSet) error {
+	if !f.adaptive {
+		if err := without(given, "without --adaptive", "gpu-hours"); err != nil {
+			return err
+		}
+	} else if err := without(given, "with --adaptive, which takes one point at a time", "parallel"); err != nil {
+		return err
+	}
+	if f.fleet == "" {
+		if err := without(given, "without --fleet, which names a cluster", "poll", "slurm-submit-only"); err != nil {
+			return err
+		}
+	}
+	return f.launch.check()
+}
+
+// selected are the points of a selection; a concurrency that none of them has is refused.
+func selected(set *spec.Set, sel spec.Selection) ([]*spec.Point, error) {
+	points, err := set.Points(sel)
+	if err != nil || len(sel.Conc) == 0 {
+		return points, usage(err)
+	}
+	missing := slices.DeleteFunc(slices.Clone(sel.Conc), func(n int) bool {
+		return slices.ContainsFunc(points, func(p *spec.Point) bool { return p.Conc == n })
+	})
+	if len(missing) == 0 {
+		return points, nil
+	}
+	sel.Conc = nil
+	all, err := set.Points(sel)
+	if err != nil {
+		return nil, usage(err)
+	}
+	var have []int
+	for _, p := range all {
+		have = append(have, p.Conc)
+	}
+	slices.Sort(have)
+	return nil, usagef("--conc %d: no point of the selection has this concurrency; they have %s", missing[0],
+		strings.Trim(strings.ReplaceAll(fmt.Sprint(slices.Compact(have)), " ", ", "), "[]"))
 }
 
 func newSweepCmd(app *App) *cobra.Command {
@@ -73,13 +117,16 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 			if len(masters) == 0 {
 				return usagef("no master file: name one with -f (see 'weir sweep --help')")
 			}
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
 			set, err := spec.Load(masters, runners)
 			if err != nil {
 				return usage(err)
 			}
-			points, err := set.Points(spec.Selection{Keys: args, Conc: f.conc})
+			points, err := selected(set, spec.Selection{Keys: args, Conc: f.conc})
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			if corpusPath, err = corpusOf(points, corpusPath); err != nil {
 				return usage(err)
@@ -105,9 +152,9 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	cf.addSkip(cmd)
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the sweep (default weir-runs/<KEY>)")
 	fl.StringVar(&f.fleet, "fleet", "", "fleet.yaml: how points are run on the cluster of their runner")
-	fl.DurationVar(&f.poll, "poll", 2*time.Second, "time between two looks at a scheduler's queue")
+	durationVar(fl, &f.poll, "poll", 2*time.Second, time.Millisecond, "time between two looks at a scheduler's queue")
 	fl.BoolVar(&f.adaptive, "adaptive", false, "measure only the points that the frontier gains from")
-	fl.Float64Var(&f.gpuHours, "gpu-hours", 0, "with --adaptive: end when the next point would take more than this; 0 is without limit")
+	floatVar(fl, &f.gpuHours, "gpu-hours", 0, 1e9, "with --adaptive: end when the next point would take more than this; 0 is without limit")
 	fl.BoolVar(&f.submit, "slurm-submit-only", false, "submit the points and end; the same command without this waits for them")
 	f.add(cmd)
 	cmd.AddCommand(newSweepStatusCmd(app), newSweepAttachCmd(app))

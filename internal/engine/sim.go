@@ -140,7 +140,9 @@ func (b *build) simWorker(program []string, s slot) Process {
 				b.fail("%s: %s offloads to dram and the plan has no host pool (%s)", where(b.p), b.p.Key, b.v.Status)
 			} else {
 				a.set("the plan's host pool", "host-tokens", fmt.Sprint(s.role.Host.Tokens))
-				a.set("memory.write-policy", "write-policy", s.role.WritePolicy)
+				if b.v.Engine != "vllm" { // which has one way to write
+					a.set("memory.write-policy", "write-policy", s.role.WritePolicy)
+				}
 			}
 		}
 	}
