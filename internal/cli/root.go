@@ -68,6 +68,7 @@ DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 		newLintCmd(app),
 		newSchemaCmd(app),
 	)
+	completeValues(root)
 	finishFlags(root)
 	root.SetUsageTemplate(usageTemplate(root.UsageTemplate()))
 	return root

@@ -43,6 +43,15 @@ var endpoints = [...]struct{ name, path string }{
 	{"responses", "/v1/responses"},
 }
 
+// EndpointNames are the names that ParseEndpoint knows.
+func EndpointNames() []string {
+	var out []string
+	for _, e := range endpoints {
+		out = append(out, e.name)
+	}
+	return out
+}
+
 func (e Endpoint) String() string { return endpoints[e].name }
 
 // Path is the path of the endpoint below a server's base address.
