@@ -86,7 +86,7 @@ func (a *App) exitCode(err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if msg := strings.TrimRight(err.Error(), "\n"); msg != "" {
+	if msg := strings.TrimRight(plainText(err), "\n"); msg != "" {
 		fmt.Fprintln(a.Err, "weir: "+msg)
 	}
 	var ce *codeError

@@ -61,7 +61,7 @@ master file, a bundle a point, the store and the report.`,
 		},
 	}
 	cmd.Flags().StringVarP(&f.out, "out", "o", "weir-demo", "folder of the demo")
-	cmd.Flags().IntVar(&traces, "traces", 64, "agent traces to generate")
+	intVar(cmd.Flags(), &traces, "traces", 64, 1, 1_000_000, "agent traces to generate")
 	f.add(cmd)
 	return cmd
 }

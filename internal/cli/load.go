@@ -215,6 +215,9 @@ func (f *loadFlags) conversations(app *App) (*corpus.Corpus, error) {
 		return nil, usagef("--expect-hits %v: a share from 0 to 1, with --mode overflow", f.expect)
 	}
 	f.lengths.Seed, f.lengths.Name = f.load.Seed, f.mode
+	if f.load.Arrival == replay.Closed && f.load.Concurrency == 0 {
+		return nil, usagef("--concurrency is 0: --mode %s: a closed loop needs a concurrency of at least 1", f.mode)
+	}
 	switch f.mode {
 	case "fixed-seq-len":
 		if f.corpus != "" {

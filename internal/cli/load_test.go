@@ -176,7 +176,7 @@ func TestLoadModes(t *testing.T) {
 		"overflow by 0 tokens":                      {"--mode", "overflow", "-c", "1"},
 		"range ratio 1.5":                           {"-c", "1", "--range-ratio", "1.5"},
 		"gamma shape is 0":                          {"--mode", "gamma", "--rate", "1", "--shape", "0"},
-		"want a whole number from 1 to 100000":       {"--mode", "users", "--rate", "1", "--users", "0"},
+		"want a whole number from 1 to 100000":      {"--mode", "users", "--rate", "1", "--users", "0"},
 		"nothing ends the run":                      {"-c", "1", "--loop"},
 		"--expect-hits 0.5: a share from 0 to 1, w": {"-c", "1", "--expect-hits", "0.5"},
 	} {

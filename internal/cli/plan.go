@@ -289,9 +289,9 @@ func (f *planFlags) points(keys []string, opt plan.Options) ([]*spec.Point, erro
 	default:
 		return nil, usagef("--scenario %q is not known; known: agentic-coding, fixed-seq-len", f.scenario)
 	}
-	pts, err := set.Points(sel)
+	pts, err := selected(set, sel)
 	if err != nil {
-		return nil, usage(err)
+		return nil, err
 	}
 	if len(pts) == 0 {
 		return nil, usagef("no point is selected")

@@ -40,7 +40,7 @@ give, and a point that does not fit are errors.
 			if err != nil {
 				return usage(err)
 			}
-			points, err := set.Points(spec.Selection{Keys: args, Conc: conc})
+			points, err := selected(set, spec.Selection{Keys: args, Conc: conc})
 			if err != nil {
 				return usage(err)
 			}

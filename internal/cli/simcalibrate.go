@@ -53,8 +53,13 @@ With --published it fits the coefficients that ship with Weir to published resul
 				return usage(err)
 			}
 			date := time.Now().UTC().Format("2006-01")
+			progress := newStatus(app, "calibrate")
+			watch := func(p sim.FitProgress) error {
+				progress.fit(p)
+				return cmd.Context().Err()
+			}
 			if published {
-				return writePublished(app, set, out)
+				return writePublished(app, set, out, watch, progress)
 			}
 			f.fitting = true
 			var runs []sim.Observed
@@ -72,7 +77,8 @@ With --published it fits the coefficients that ship with Weir to published resul
 					return err
 				}
 			}
-			co, comparisons, err := sim.Calibrate(runs, *from, date)
+			co, comparisons, err := sim.Calibrate(runs, *from, date, watch)
+			progress.clear()
 			if err != nil {
 				return err
 			}
@@ -173,8 +179,9 @@ func printCalibration(app *App, co *facts.Coefficients, cs []sim.Comparison, out
 	return nil
 }
 
-func writePublished(app *App, set *facts.Set, out string) error {
-	cs, err := sim.FitPublished(set, "2026-08")
+func writePublished(app *App, set *facts.Set, out string, watch sim.Watch, progress *status) error {
+	cs, err := sim.FitPublished(set, "2026-08", watch)
+	progress.clear()
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirbench/weir/internal/knee"
 	"github.com/weirbench/weir/internal/run"
+	"github.com/weirbench/weir/internal/sim"
 )
 
 // status is a line on the terminal that says how far one point is.
@@ -44,6 +45,30 @@ func (s *status) show(p run.Progress) {
 	}
 	fmt.Fprint(s.app.Err, "\r\033[K"+line)
 	s.shown = true
+}
+
+// fit says how far a fit of coefficients is.
+func (s *status) fit(p sim.FitProgress) {
+	now := time.Now()
+	if s.tty && now.Sub(s.said) < lineEvery || !s.tty && now.Sub(later(s.begun, s.said)) < sayEvery {
+		return
+	}
+	s.said = now
+	line := fmt.Sprintf("%s: %s, about %.0f %%, %d replays, %s left", s.what, p.Of, 100*p.Share, p.Replays, left(now.Sub(s.begun), p.Share))
+	if !s.tty {
+		fmt.Fprintln(s.app.Err, line)
+		return
+	}
+	fmt.Fprint(s.app.Err, "\r\033[K"+line)
+	s.shown = true
+}
+
+// left estimates the rest of what has taken so long for a share of the whole.
+func left(elapsed time.Duration, share float64) string {
+	if share <= 0 {
+		return "…"
+	}
+	return "about " + time.Duration(float64(elapsed)*(1-share)/share).Round(time.Second).String()
 }
 
 func later(a, b time.Time) time.Time {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"time"
 )
 
 // GenerateOptions shape a generated corpus. The zero value of a knob takes what was measured
@@ -118,9 +119,12 @@ func Generate(opt GenerateOptions) (*Corpus, error) {
 		v    int64
 	}{{"traces", int64(opt.Traces)}, {"turns", opt.Turns}, {"system tokens", opt.SystemTokens}, {"first prompt", opt.FirstIn}, {"growth", opt.Growth},
 		{"output", opt.Out}, {"context", opt.Context}, {"think time", opt.ThinkNs}, {"fan-out", int64(opt.FanOut)}, {"block size", opt.BlockSize}} {
-		most := int64(10_000_000)
+		const most = int64(10_000_000)
 		if k.name == "think time" {
-			most = 30 * 24 * 3600 * 1_000_000_000
+			if d := time.Duration(k.v); d < 0 || d > 30*24*time.Hour {
+				return nil, fmt.Errorf("think time is %v: want 0s to 720h", d)
+			}
+			continue
 		}
 		if k.v < 0 || k.v > most {
 			return nil, fmt.Errorf("%s is %d: want 0 to %d", k.name, k.v, most)

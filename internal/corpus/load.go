@@ -2,6 +2,7 @@ package corpus
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -116,6 +117,9 @@ func loadFiles(path string, files []string, opt LoadOptions) (*Corpus, error) {
 // list names the files to read.
 func list(path string) ([]string, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &missing{path}
+	}
 	if err != nil {
 		return nil, err
 	}

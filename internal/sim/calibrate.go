@@ -60,8 +60,8 @@ func rel(got, want float64) float64 {
 
 // Calibrate fits the free coefficients to recorded runs and says how far off it is on those
 // that it held out: of three or more every second by concurrency, of two the one with more.
-// The result is named after GPU, model and precision of the first run.
-func Calibrate(runs []Observed, from facts.Coefficients, date string) (facts.Coefficients, []Comparison, error) {
+// The result is named after GPU, model and precision of the first run. watch may be nil.
+func Calibrate(runs []Observed, from facts.Coefficients, date string, watch Watch) (facts.Coefficients, []Comparison, error) {
 	if len(runs) == 0 {
 		return from, nil, errors.New("there is no run to calibrate with")
 	}
@@ -95,12 +95,12 @@ func Calibrate(runs []Observed, from facts.Coefficients, date string) (facts.Coe
 	for i, k := range knobs {
 		names[i] = k.name
 	}
-	co, _, err := fit(from, names, loss)
+	of := runs[0].Config.GPU.Name + "/" + runs[0].Config.Model.Name + "/" + runs[0].Config.WeightPrecision
+	co, _, err := fit(from, names, watch.over(0, 1, of), loss)
 	if err != nil {
 		return from, nil, err
 	}
-	c := &runs[0].Config
-	co.Name = c.GPU.Name + "/" + c.Model.Name + "/" + c.WeightPrecision
+	co.Name = of
 	co.Fit = facts.Fit{To: fmt.Sprintf("%d recorded runs", (len(runs)+1)/2), Date: date}
 	var out []Comparison
 	sums, n := map[string]float64{}, 0.0

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -72,9 +73,24 @@ func TestCalibrateFindsAnotherEngine(t *testing.T) {
 	if far(shipped) < 0.2 {
 		t.Fatal("the engine to find is the shipped one")
 	}
-	co, cs, err := Calibrate(runs, *shipped, "2026-08")
+	var seen FitProgress
+	watch := func(p FitProgress) error {
+		if p.Share < seen.Share || p.Share >= 1 || p.Replays <= seen.Replays || p.Of != "b200/glm-5.2/fp4" || seen.Loss > 0 && p.Loss > seen.Loss {
+			t.Errorf("progress %+v after %+v", p, seen)
+		}
+		seen = p
+		return nil
+	}
+	co, cs, err := Calibrate(runs, *shipped, "2026-08", watch)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if seen.Share < 0.8 {
+		t.Errorf("the last progress is %+v", seen)
+	}
+	stop := errors.New("stop")
+	if _, _, err := Calibrate(runs, *shipped, "2026-08", func(FitProgress) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("stopped: %v", err)
 	}
 	held := 0
 	for _, c := range cs {
@@ -117,11 +133,11 @@ func TestTwinKeepsPrefixes(t *testing.T) {
 }
 
 func TestCalibrateRefusesNothing(t *testing.T) {
-	if _, _, err := Calibrate(nil, facts.Coefficients{}, ""); err == nil {
+	if _, _, err := Calibrate(nil, facts.Coefficients{}, "", nil); err == nil {
 		t.Error("no run was taken")
 	}
 	o := Observed{Name: "empty", Config: glm(t, 1000, 0), Requests: []*record.Request{{Phase: record.Primer}}}
-	if _, _, err := Calibrate([]Observed{o}, facts.Coefficients{}, ""); err == nil {
+	if _, _, err := Calibrate([]Observed{o}, facts.Coefficients{}, "", nil); err == nil {
 		t.Error("a run without a request was taken")
 	}
 }

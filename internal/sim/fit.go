@@ -49,10 +49,32 @@ func turnMap(m *map[string]float64, f float64) {
 	*m = turned
 }
 
+// FitProgress is how far a fit is. Its end is not known before: a step is repeated while it helps.
+type FitProgress struct {
+	Of      string  // what is fitted, such as "b200/glm-5.2/fp4"
+	Share   float64 // done of all, 0 to 1, an estimate that never falls
+	Replays int64   // sets of coefficients that were tried
+	Loss    float64 // of the best so far
+}
+
+// Watch is called after every set of coefficients that a fit tries; an error ends the fit.
+type Watch func(FitProgress) error
+
+// over is the watch of one of n fits that follow each other.
+func (w Watch) over(i, n int, of string) Watch {
+	if w == nil {
+		return nil
+	}
+	return func(p FitProgress) error {
+		p.Of, p.Share = of, (float64(i)+p.Share)/float64(n)
+		return w(p)
+	}
+}
+
 // fit turns the named knobs until the loss is as small as it gets, and returns the coefficients and
 // the loss. It is a search along one knob after the other with steps that get finer: it needs
 // no derivatives, and equal inputs give equal results.
-func fit(c facts.Coefficients, names []string, loss func(*facts.Coefficients) (float64, error)) (facts.Coefficients, float64, error) {
+func fit(c facts.Coefficients, names []string, watch Watch, loss func(*facts.Coefficients) (float64, error)) (facts.Coefficients, float64, error) {
 	if c.SequenceNs == 0 { // a factor cannot move it
 		c.SequenceNs = 1000
 	}
@@ -60,12 +82,22 @@ func fit(c facts.Coefficients, names []string, loss func(*facts.Coefficients) (f
 	if err != nil {
 		return c, 0, err
 	}
-	for _, step := range []float64{3, 1.7, 1.3, 1.12, 1.05} {
-		for range 8 {
+	said := FitProgress{Loss: best}
+	steps := []float64{3, 1.7, 1.3, 1.12, 1.05}
+	for s, step := range steps {
+		for round := range 8 {
 			moved := false
-			for _, k := range knobs {
+			for n, k := range knobs {
 				if !slices.Contains(names, k.name) {
 					continue
+				}
+				if said.Replays++; watch != nil {
+					// A round that helped is followed by another: half of what is left of its step.
+					within := 1 - math.Pow(0.5, float64(round)+float64(n)/float64(len(knobs)))
+					said.Share, said.Loss = (float64(s)+within)/float64(len(steps)), best
+					if err := watch(said); err != nil {
+						return c, best, err
+					}
 				}
 				for _, f := range []float64{step, 1 / step} {
 					try := c

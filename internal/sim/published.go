@@ -139,14 +139,15 @@ func PublishedPoints(set *facts.Set) ([]Published, error) {
 }
 
 // FitPublished fits, for every published series of a model on a GPU at a precision, the
-// coefficients of that GPU to every second point, and reports the mean error on the others.
-func FitPublished(set *facts.Set, date string) ([]facts.Coefficients, error) {
+// coefficients of that GPU to every second point, and reports the mean error on the others. watch may
+// be nil.
+func FitPublished(set *facts.Set, date string, watch Watch) ([]facts.Coefficients, error) {
 	f, err := readPublished()
 	if err != nil {
 		return nil, err
 	}
 	var out []facts.Coefficients
-	for _, name := range f.names() {
+	for k, name := range f.names() {
 		var c facts.Coefficients
 		loss := func(co *facts.Coefficients) (float64, error) {
 			sum := 0.0
@@ -169,7 +170,7 @@ func FitPublished(set *facts.Set, date string) ([]facts.Coefficients, error) {
 				c = *base
 			}
 		}
-		if c, _, err = fit(c, publishedKnobs, loss); err != nil {
+		if c, _, err = fit(c, publishedKnobs, watch.over(k, len(f.names()), name), loss); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		c.Name = name
