@@ -3,11 +3,14 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -46,30 +49,78 @@ func replayOn(tb testing.TB, c Config, traces *corpus.Corpus, conc int, d time.D
 	return n
 }
 
+// lru is what a plain LRU of 1.7 million tokens finds over the recorded timings of the recorded
+// runs, by concurrency: figures from outside this program (kv-cache-tester's runs, 2026-05).
+var lru = map[int]float64{8: 0.97, 16: 0.86, 32: 0.41, 64: 0.13}
+
+// faster is a configuration on a machine with every rate times and every time a part of n.
+func faster(tb testing.TB, c Config, n int64) Config {
+	tb.Helper()
+	co, err := facts.Embedded().CoefficientsFor(c.Model.Name, c.GPU.Name, c.WeightPrecision)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	fast, g := *co, *c.GPU
+	for _, v := range fast.Times() {
+		*v /= float64(n)
+	}
+	g.HBMBandwidth, g.LinkBandwidth, g.HostBandwidth = n*g.HBMBandwidth, n*g.LinkBandwidth, n*g.HostBandwidth
+	g.FLOPS = maps.Clone(g.FLOPS)
+	for k := range g.FLOPS {
+		g.FLOPS[k] *= n
+	}
+	c.Coefficients, c.GPU = &fast, &g
+	return c
+}
+
 // TestRecordedStory checks the shape of the cliff on the recorded runs, GLM-5.2 with fp8 KV on
 // eight B200: near the ceiling at concurrency 8, fallen at 64, brought back by 5.4 million host
 // tokens, with more throughput than anywhere without.
 func TestRecordedStory(t *testing.T) {
 	traces := recorded(t)
 	o := replay.InferenceX(1, time.Hour)
-	c := glm(t, 1_676_971, 0)
-	c.SchedulePolicy = "lpm"
-	alone, err := Curve(context.Background(), c, traces, o, []int{8, 64})
-	if err != nil {
-		t.Fatal(err)
+	run := func(c Config, policy string, concs ...int) []CurvePoint {
+		t.Helper()
+		c.SchedulePolicy = policy
+		ps, err := Curve(context.Background(), c, traces, o, concs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ps
 	}
-	c.HostTokens = 5_400_000
-	with, err := Curve(context.Background(), c, traces, o, []int{8, 32, 64})
-	if err != nil {
-		t.Fatal(err)
+	near := func(what string, got, want, by float64) {
+		t.Helper()
+		if math.Abs(got-want) > by {
+			t.Errorf("%s hits %.3f, want %.3f to %.3f", what, got, want-by, want+by)
+		}
+	}
+	c := glm(t, 1_676_971, 0)
+	alone := run(c, "lpm", 8, 64)
+	for _, p := range alone {
+		if p.Ceiling < 0.93 || p.Ceiling > 0.99 {
+			t.Errorf("at %d the ceiling is %.3f", p.Concurrency, p.Ceiling)
+		}
 	}
 	if p := alone[0]; !p.Near() {
 		t.Errorf("at 8 the device pool alone hits %.3f of %.3f", p.HitRate, p.Ceiling)
 	}
-	if p := alone[1]; p.HitRate > 0.4 || p.Ceiling < 0.93 {
-		t.Errorf("at 64 the device pool alone hits %.3f, ceiling %.3f", p.HitRate, p.Ceiling)
+
+	// Where the engine keeps up with its agents it is near a plain LRU: as it is at 8, and at every
+	// concurrency when it is five times as fast (measured: 0.926, 0.853, 0.472, 0.083).
+	near("the engine at 8", alone[0].HitRate, lru[8], 0.05)
+	for _, p := range run(faster(t, c, 5), "lpm", 8, 16, 32, 64) {
+		near(fmt.Sprintf("an engine five times as fast at %d", p.Concurrency), p.HitRate, lru[p.Concurrency], 0.07)
 	}
-	if p := with[2]; p.HitRate < 0.8 || p.PerGPU < with[1].PerGPU || p.PerGPU < 3*alone[1].PerGPU {
+	// At 64 this engine does not: every agent waits in its queue. First come first served asks for
+	// all contexts in turn, which is LRU's worst case as its 0.13 is (measured 0.176). The longest
+	// cached prefix first keeps serving those that are cached and lets the others starve, so that it
+	// finds more than LRU by its order alone (measured 0.303).
+	near("first come first served at 64", run(c, "fcfs", 64)[0].HitRate, lru[64], 0.06)
+	near("the longest prefix first at 64", alone[1].HitRate, 0.30, 0.03)
+
+	c.HostTokens = 5_400_000
+	with := run(c, "lpm", 8, 32, 64)
+	if p := with[2]; p.HitRate < 0.88 || p.PerGPU < with[1].PerGPU || p.PerGPU < 3*alone[1].PerGPU {
 		t.Errorf("at 64 with the host pool: hit rate %.3f, %.0f tok/s/GPU; at 32 %.0f; without at 64 %.0f", p.HitRate, p.PerGPU, with[1].PerGPU, alone[1].PerGPU)
 	}
 }
