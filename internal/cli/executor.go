@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,6 +24,7 @@ import (
 type launchFlags struct {
 	recipes string
 	facts   string
+	help    string
 	noGaps  bool
 	maxOut  int64
 	warmup  int
@@ -32,6 +34,7 @@ type launchFlags struct {
 
 func (f *launchFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.recipes, "recipes", "", "folder of recipes, before those that come with weir")
+	fl.StringVar(&f.help, "engine-help", "", "`FILE` with what the engine prints for --help; arguments are checked against it")
 	fl.StringVar(&f.facts, "facts", "", "`FILE` of facts to put before the embedded ones")
 	fl.BoolVar(&f.noGaps, "no-gaps", false, "leave out the recorded time between turns")
 	intVar(fl, &f.maxOut, "max-output", 0, 0, noTop, "most output tokens asked for; 0 takes the recorded ones")
@@ -95,6 +98,9 @@ func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat i
 			return nil, err
 		}
 	}
+	if err := f.checkArguments(j, q); err != nil {
+		return nil, err
+	}
 	j.Replay.PressureRequests = f.warmup
 	j.Replay.MaxOut = f.maxOut
 	j.Replay.NoGaps = f.noGaps
@@ -103,6 +109,38 @@ func (f *launchFlags) job(p *spec.Point, c *corpus.Corpus, path string, repeat i
 	}
 	return j, j.Replay.Check(c)
 }
+
+// checkArguments refuses what the help texts at hand do not know, before anything is asked for or
+// started. Where a point does not fit there is nothing to check.
+func (f *launchFlags) checkArguments(j *run.Job, planned *spec.Point) error {
+	if f.help != "" {
+		b, err := spec.ReadFile(f.help, helpLimit)
+		if err != nil {
+			return err
+		}
+		if _, err := engine.ParseHelp(string(b)); err != nil {
+			return fmt.Errorf("--engine-help %s: %w", f.help, err)
+		}
+		j.EngineHelp = string(b)
+	}
+	if j.Recipe == nil || run.Refusal(j) != nil {
+		return nil
+	}
+	if worker, router, err := j.Recipe.Helps(j.EngineHelp); err != nil || worker == nil && router == nil {
+		return err
+	}
+	d, err := engine.Build(planned, j.Verdict, j.Recipe, engine.Place{})
+	if err != nil {
+		return nil // the point says so when its turn comes
+	}
+	if err := j.CheckArguments(context.Background(), d, false); err != nil {
+		return fmt.Errorf("%s: %w", j.Point.Key, err)
+	}
+	return nil
+}
+
+// helpLimit bounds a help text; vLLM's has 180 kB.
+const helpLimit = 8 << 20
 
 // factsText reads a file of facts; no name is no text.
 func factsText(file string) (string, error) {

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -71,13 +70,8 @@ give, and a point that does not fit are errors.
 					errs = append(errs, err)
 					continue
 				}
-				if text != "" {
-					for i := range r.Deployment.Processes {
-						pr := &r.Deployment.Processes[i]
-						if bad := engine.UnknownArgs(pr, text); len(bad) > 0 && pr.Role != "router" && pr.Role != "infra" {
-							errs = append(errs, fmt.Errorf("%s: %s: the engine's --help does not name %s", p.Key, pr.Name, strings.Join(bad, ", ")))
-						}
-					}
+				if err := (&run.Job{Recipe: r.recipe, EngineHelp: text}).CheckArguments(cmd.Context(), r.Deployment, false); err != nil {
+					errs = append(errs, fmt.Errorf("%s: %w", p.Key, err))
 				}
 				all = append(all, r)
 			}
@@ -116,6 +110,7 @@ type rendered struct {
 	Point      *spec.Point        `json:"point"`
 	Deployment *engine.Deployment `json:"deployment"`
 	Scripts    []string           `json:"scripts"`
+	recipe     *engine.Recipe
 }
 
 // recipeDirs are the folders of recipes: the user's, then those that come with the program.
@@ -135,6 +130,7 @@ func render(p *spec.Point, dirs []fs.FS, model string, opt plan.Options) (render
 	if err != nil {
 		return out, err
 	}
+	out.recipe = r
 	q, err := r.Planned(p)
 	if err != nil {
 		return out, err

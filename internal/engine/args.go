@@ -256,21 +256,6 @@ func host(r *plan.Role) (name, value string, ok bool) {
 	return strings.Trim(f[0], "-"), f[1], true
 }
 
-// UnknownArgs are the arguments of a process that the help text of its program does not name.
-func UnknownArgs(p *Process, help string) []string {
-	known := map[string]bool{}
-	for _, f := range regexp.MustCompile(`--[A-Za-z0-9][A-Za-z0-9_-]*`).FindAllString(help, -1) {
-		known[strings.ReplaceAll(f, "_", "-")] = true
-	}
-	var out []string
-	for _, w := range p.Argv {
-		if name, _, _ := strings.Cut(w, "="); strings.HasPrefix(name, "--") && !known[strings.ReplaceAll(name, "_", "-")] {
-			out = append(out, name)
-		}
-	}
-	return out
-}
-
 // jsonText writes a YAML mapping as JSON with the keys in the order of the file.
 func jsonText(n *yaml.Node) (string, error) {
 	switch n.Kind {

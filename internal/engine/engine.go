@@ -28,7 +28,9 @@ type Process struct {
 	Node int    // index in the allocation, from 0
 	GPUs int    // that it uses on its node
 	Argv []string
-	Env  []Var // in order, without secrets
+	// Program is how many words of Argv are the program itself; 0 where its help is not read.
+	Program int
+	Env     []Var // in order, without secrets
 	// Files are small files that it reads, by the name under which its arguments refer to them.
 	Files map[string]string
 	Ports []int // TCP ports on its node that must be free before and after

@@ -224,14 +224,6 @@ func TestInheritance(t *testing.T) {
 	}
 }
 
-// TestUnknownArgs finds what an engine's help does not name.
-func TestUnknownArgs(t *testing.T) {
-	p := &engine.Process{Argv: []string{"x", "--tp_size", "8", "--model-path=m", "--renamed", "1"}}
-	if got := engine.UnknownArgs(p, "usage: x [--tp-size N] --model-path P"); len(got) != 1 || got[0] != "--renamed" {
-		t.Errorf("unknown: %v", got)
-	}
-}
-
 // TestSeedBudget: a multi-node agentic entry with DRAM offload keeps mode, backend and budget
 // down to the engine's argument.
 func TestSeedBudget(t *testing.T) {

@@ -80,7 +80,7 @@ func (b *build) trt() error {
 	p := Process{Name: s.name(), Role: s.role.Name, GPUs: int(s.role.RanksPerNode), Ports: []int{http}, Health: "/health",
 		URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), http), Files: map[string]string{file: string(raw) + "\n"}, Env: b.environment(s.role.Name, true)}
 	p.Metrics = []string{p.URL + "/prometheus/metrics"}
-	p.Argv = append(append(append([]string{}, program...), b.model()), a.words()...)
+	p.Argv, p.Program = append(append(append([]string{}, program...), b.model()), a.words()...), len(program)
 	p.Argv = append(p.Argv, "--extra_llm_api_options", file)
 	b.d.Processes, b.d.URLs = []Process{p}, []string{p.URL}
 	// trtllm-serve names the model after its folder.
@@ -214,7 +214,7 @@ func (b *build) atom() error {
 	p := Process{Name: s.name(), Role: s.role.Name, GPUs: int(s.role.RanksPerNode), Ports: []int{http}, Health: "/health",
 		URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), http), Env: b.environment(s.role.Name, true, own...)}
 	p.Metrics = []string{p.URL + "/metrics"}
-	p.Argv = append(append([]string{}, program...), a.words()...)
+	p.Argv, p.Program = append(append([]string{}, program...), a.words()...), len(program)
 	b.d.Processes, b.d.URLs = []Process{p}, []string{p.URL}
 	return nil
 }

@@ -30,6 +30,9 @@ type Recipe struct {
 	Model string `yaml:"model" json:"model,omitempty"`
 	// Command replaces the engine's program, such as [vllm] by [/opt/venv/bin/vllm].
 	Command []string `yaml:"command" json:"command,omitempty"`
+	// Help is a file beside the recipe with what the engine prints for --help; arguments are checked
+	// against it.
+	Help string `yaml:"help" json:"help,omitempty"`
 	// Device is "gpu", also when empty, or "cpu" for an engine that runs on processors: then no
 	// GPU is looked for.
 	Device string `yaml:"device" json:"device,omitempty"`
@@ -52,6 +55,7 @@ type Recipe struct {
 	RequireMetrics *[]string `yaml:"require-metrics" json:"require-metrics,omitempty"`
 
 	file string
+	help string // text of Help
 }
 
 // Memory is what decides how large pools are. It has one place, because the plan reads it too:
@@ -98,8 +102,11 @@ func (h *HostPool) UnmarshalYAML(n *yaml.Node) error {
 
 // A Part is what a role adds to the recipe or changes in it.
 type Part struct {
-	// Command replaces the program of the router, which is not the engine's.
+	// Command replaces the program of the router, which is not the engine's; Help is what it prints
+	// for --help, as the recipe's is.
 	Command []string `yaml:"command" json:"command,omitempty"`
+	Help    string   `yaml:"help" json:"help,omitempty"`
+	help    string
 
 	Args Args   `yaml:"args" json:"args,omitempty"`
 	Env  Args   `yaml:"env" json:"env,omitempty"`
@@ -291,6 +298,9 @@ func load(name string, dirs []fs.FS, seen []string) (*Recipe, error) {
 		if r.Name != name {
 			return nil, fmt.Errorf("%s: name %q: the file is named %q", file, r.Name, name)
 		}
+		if err := r.readHelp(d); err != nil {
+			return nil, err
+		}
 		if r.Extends != "" {
 			base, err := load(r.Extends, dirs, append(seen, name))
 			if err != nil {
@@ -304,6 +314,34 @@ func load(name string, dirs []fs.FS, seen []string) (*Recipe, error) {
 		return r, nil
 	}
 	return nil, fmt.Errorf("recipe %q is not known; known: %s", name, strings.Join(known, ", "))
+}
+
+// readHelp reads the help texts that lie beside a recipe.
+func (r *Recipe) readHelp(dir fs.FS) error {
+	read := func(name string) (string, error) {
+		if name == "" {
+			return "", nil
+		}
+		b, err := fs.ReadFile(dir, name)
+		if err == nil {
+			_, err = ParseHelp(string(b))
+		}
+		if err != nil {
+			return "", fmt.Errorf("%s: help %s: %w", r.where(), name, err)
+		}
+		return string(b), nil
+	}
+	var err error
+	if r.help, err = read(r.Help); err != nil {
+		return err
+	}
+	for n, p := range r.Roles {
+		if p.help, err = read(p.Help); err != nil {
+			return err
+		}
+		r.Roles[n] = p
+	}
+	return nil
 }
 
 // Parse reads one recipe strictly: a key that it does not know is an error with its line.
@@ -321,8 +359,8 @@ func Parse(file string, raw []byte) (*Recipe, error) {
 		if !slices.Contains(roles, role) {
 			return nil, fmt.Errorf("%s: role %q is not known; known: %s", file, role, strings.Join(roles, ", "))
 		}
-		if len(p.Command) > 0 && role != "router" {
-			return nil, fmt.Errorf("%s: role %s has a command: only the router's is its own; write the engine's as command: of the recipe", file, role)
+		if (len(p.Command) > 0 || p.Help != "") && role != "router" {
+			return nil, fmt.Errorf("%s: role %s has a command or a help: only the router's are its own; write the engine's at the top of the recipe", file, role)
 		}
 	}
 	if r.Router != "" && r.Router != "auto" && r.Router != "always" {
@@ -354,6 +392,9 @@ func (r *Recipe) over(base *Recipe) *Recipe {
 	pick(&out.Model, base.Model)
 	pick(&out.Router, base.Router)
 	pick(&out.Device, base.Device)
+	if out.Help == "" {
+		out.Help, out.help = base.Help, base.help
+	}
 	if len(out.Command) == 0 {
 		out.Command = base.Command
 	}
@@ -381,7 +422,10 @@ func (r *Recipe) over(base *Recipe) *Recipe {
 		if len(p.Command) == 0 {
 			p.Command = b.Command
 		}
-		out.Roles[n] = Part{p.Command, p.Args.over(b.Args), p.Env.over(b.Env), append(slices.Clone(b.When), p.When...)}
+		if p.Help == "" {
+			p.Help, p.help = b.Help, b.help
+		}
+		out.Roles[n] = Part{p.Command, p.Help, p.help, p.Args.over(b.Args), p.Env.over(b.Env), append(slices.Clone(b.When), p.When...)}
 	}
 	out.Consumes, out.Ports = merged(base.Consumes, r.Consumes), merged(base.Ports, r.Ports)
 	for _, d := range []struct{ v, b *Duration }{{&out.Ready.Start, &base.Ready.Start}, {&out.Ready.Drain, &base.Ready.Drain},

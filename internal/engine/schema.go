@@ -37,7 +37,7 @@ func Schema() []byte {
 	parts := m{}
 	for _, r := range roles {
 		parts[r] = object("what role "+r+" adds or changes", m{"args": args("arguments"), "env": args("variables"), "when": when,
-			"command": words("of the router: program in place of its own")})
+			"command": words("of the router: program in place of its own"), "help": text("of the router: file with what it prints for --help")})
 	}
 	ports := m{}
 	for _, p := range portNames {
@@ -50,6 +50,7 @@ func Schema() []byte {
 		"version": text("release that the recipe was written for, such as 0.5.16"),
 		"model":   text("where the checkpoint lies on the nodes"),
 		"command": words("program in place of the engine's own"),
+		"help":    text("file beside the recipe with what the engine prints for --help"),
 		"device":  m{"enum": []string{"gpu", "cpu"}, "description": "what the engine runs on"},
 		"memory": object("what decides pool sizes; the plan reads it too", m{
 			"fraction":     text("share of HBM for weights and KV"),

@@ -183,7 +183,7 @@ func (b *build) sglangWorker(program []string, s slot) Process {
 		own = append(own, Var{b.deviceVar(), ids})
 	}
 	p.Env = b.environment(s.role.Name, true, own...)
-	p.Argv = append(append([]string{}, program...), a.words()...)
+	p.Argv, p.Program = append(append([]string{}, program...), a.words()...), len(program)
 	return p
 }
 
@@ -340,7 +340,8 @@ func (b *build) sglangRouter(heads []Process) error {
 	}
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port, prom}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
 		Health: "/readiness", Env: b.environment("router", false), Metrics: []string{fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}}
-	p.Argv = append(append(b.routerProgram("python3", "-m", "sglang_router.launch_router"), a.words()...), targets...)
+	program := b.routerProgram("python3", "-m", "sglang_router.launch_router")
+	p.Argv, p.Program = append(append(program, a.words()...), targets...), len(program)
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}
 	b.d.SessionHeaders = []string{"X-SMG-Routing-Key"}

@@ -70,7 +70,7 @@ func (b *build) sim() error {
 	a.usual("policy", "consistent_hashing")
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
 		Health: "/readiness", Env: b.environment("router", false)}
-	p.Argv = append([]string{program, "sim", "router"}, a.words()...)
+	p.Argv, p.Program = append([]string{program, "sim", "router"}, a.words()...), 3
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}
 	b.d.SessionHeaders = []string{"X-SMG-Routing-Key"}
@@ -161,6 +161,6 @@ func (b *build) simWorker(program []string, s slot) Process {
 	b.fields.take("kv-p2p-transfer") // the simulator has one way to transfer
 	a.recipe(s.role.Name, true)
 	p.Env = b.environment(s.role.Name, true)
-	p.Argv = append(append([]string{}, program...), a.words()...)
+	p.Argv, p.Program = append(append([]string{}, program...), a.words()...), len(program)
 	return p
 }

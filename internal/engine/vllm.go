@@ -96,7 +96,7 @@ func (b *build) vllmWorker(program []string, modelFlag bool, s slot) Process {
 		own = append(own, Var{b.deviceVar(), ids})
 	}
 	p.Env = b.environment(s.role.Name, true, own...)
-	p.Argv = append([]string{}, program...)
+	p.Argv, p.Program = append([]string{}, program...), len(program)
 	if !modelFlag {
 		p.Argv = append(p.Argv, model)
 	}
@@ -188,7 +188,8 @@ func (b *build) vllmRouter(heads []Process) error {
 	a.usual("policy", "consistent_hash")
 	p := Process{Name: "router", Role: "router", Stage: 1, Ports: []int{port, prom}, URL: fmt.Sprintf("http://%s:%d", b.pl.addr(0), port),
 		Health: "/readiness", Env: b.environment("router", false), Metrics: []string{fmt.Sprintf("http://%s:%d/metrics", b.pl.addr(0), prom)}}
-	p.Argv = append(append(b.routerProgram("vllm-router"), a.words()...), targets...)
+	program := b.routerProgram("vllm-router")
+	p.Argv, p.Program = append(append(program, a.words()...), targets...), len(program)
 	b.d.Processes = append(b.d.Processes, p)
 	b.d.URLs = []string{p.URL}
 	b.d.SessionHeaders = []string{"X-Session-ID"}

@@ -91,6 +91,9 @@ func Local(weir, scratch string) *Launch {
 // checkHere is the pre-flight of this machine. Of a simulated engine it asks for ports and a
 // little room.
 func checkHere(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
+	if err := j.CheckArguments(ctx, d, true); err != nil {
+		return nil, failf("config", "%v", err)
+	}
 	q := plan.Request{Simulated: d.Simulated, Conc: j.Point.Conc}
 	for _, p := range d.Processes {
 		q.Ports = append(q.Ports, p.Ports...)

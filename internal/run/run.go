@@ -34,6 +34,9 @@ type Job struct {
 	// run already. CorpusPath is where Corpus was read from, for executors that run elsewhere.
 	Recipe     *engine.Recipe
 	CorpusPath string
+	// EngineHelp is what the engine prints for --help, where it was given; arguments are checked
+	// against it.
+	EngineHelp string
 	// Facts is the text of facts that are put before the embedded ones; empty for none.
 	Facts string
 	// Chunks keeps the time of every content frame.
