@@ -231,12 +231,9 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 		case "slurm":
 			return slurm
 		case "docker", "podman":
-			l := run.Local(exe, filepath.Join(dir, ".work"))
+			l := run.Contained(exe, filepath.Join(dir, ".work"), c.Scheduler, &c.Container)
 			l.GPU = gpus
 			l.Place.Model = c.Models[j.Point.Model]
-			l.Wrap = func(p *engine.Process, argv []string) []string {
-				return run.ContainerCommand(c.Scheduler, c.Container.Mounts, j.Point.Image, "weir-"+j.Point.ID()+"-"+p.Name, argv)
-			}
 			return l
 		}
 		if j.Recipe == nil {

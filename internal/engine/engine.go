@@ -44,7 +44,9 @@ type Process struct {
 	Flush []Call
 	// Metrics are the URLs of its metrics; none where there are none.
 	Metrics []string
-	Stop    []string // a command that stops what it started elsewhere; empty for a plain process
+	// Dir is its working folder on its node, where its Files are; set when it is started.
+	Dir  string
+	Stop []string // a command that stops what it started elsewhere; empty for a plain process
 }
 
 // A Call is a request that controls an engine.

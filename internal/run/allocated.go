@@ -90,12 +90,28 @@ func (js *JobSpec) measure(ctx context.Context, j *Job, dir string, log io.Write
 	if err != nil {
 		return endFailed(js.Bundle, failf("node", "%v", err))
 	}
+	box := &Box{} // made when the deployment is known, before anything starts
 	l := &Launch{
 		Nodes: nodes, Scratch: filepath.Join(dir, "work"), ObservedGPUs: observedGPUs(len(nodes)),
-		Place: engine.Place{Addr: func(n int) string { return addrs[n] }, Weir: js.Weir, Model: js.Cluster.Models[js.Point.Model]},
-		Wrap:  func(p *engine.Process, argv []string) []string { return js.srun(nodes[p.Node], het, p, argv) },
-		Log:   func(s string) { fmt.Fprintf(log, "%s %s\n", time.Now().UTC().Format(time.RFC3339), s) },
+		Place:     engine.Place{Addr: func(n int) string { return addrs[n] }, Weir: js.Weir, Model: js.Cluster.Models[js.Point.Model]},
+		Elsewhere: true,
+		Wrap: func(p *engine.Process, argv []string) []string {
+			return js.inBox(box, nodes[p.Node], het, p, argv)
+		},
+		Clean: func(p *engine.Process) (remove, list []string) {
+			remove, list = box.Clean(p)
+			if remove != nil {
+				step := js.srun(nodes[p.Node], het, "clean")
+				remove, list = append(step, remove...), append(step[:len(step):len(step)], list...)
+			}
+			return remove, list
+		},
+		Log: func(s string) { fmt.Fprintf(log, "%s %s\n", time.Now().UTC().Format(time.RFC3339), s) },
 		Check: func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
+			*box = *NewBox(&js.Cluster.Container, js.Cluster.Container.Runtime, j, d, js.Token)
+			if err := js.importImage(ctx, box, nodes[0], het); err != nil {
+				return nil, err
+			}
 			return js.preflight(ctx, nodes, het, d, filepath.Join(dir, "job.json"))
 		},
 	}
@@ -162,85 +178,49 @@ func observedGPUs(nodes int) int64 {
 	return n * int64(nodes)
 }
 
-// srun runs a command as a step on one node. CPUs are given explicitly: since Slurm 22.05 a step
+// srun is the beginning of a command that runs as a step on one node. CPUs are given explicitly: since Slurm 22.05 a step
 // does not take them from the job.
-func (js *JobSpec) srun(node, het string, p *engine.Process, argv []string) []string {
+func (js *JobSpec) srun(node, het, name string) []string {
 	cpus := js.Cluster.Slurm.CPUsPerTask
 	if cpus == 0 {
 		cpus, _ = strconv.Atoi(os.Getenv("SLURM_CPUS_ON_NODE"))
 	}
 	cmd := []string{"srun", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + node, "--cpus-per-task=" + strconv.Itoa(max(1, cpus)),
-		"--mem=0", "--kill-on-bad-exit=1", "--unbuffered", "--job-name=weir-" + p.Name}
+		"--mem=0", "--kill-on-bad-exit=1", "--unbuffered", "--job-name=weir-" + name}
 	if het != "" {
 		cmd = append(cmd, "--het-group="+het)
 	}
-	var env []string
+	return cmd
+}
+
+// inBox is a step that runs a process in its container, with the cluster's environment.
+func (js *JobSpec) inBox(b *Box, node, het string, p *engine.Process, argv []string) []string {
+	env := []string{"env"}
 	for _, e := range js.Cluster.Env {
 		env = append(env, e.Name+"="+strings.Join(e.Values, ","))
 	}
-	return append(append(cmd, js.container()...), js.inside(env, p, argv)...)
+	if len(env) > 1 {
+		argv = append(env, argv...)
+	}
+	return append(append(js.srun(node, het, p.Name), b.Step(p)...), b.Command(p, argv)...)
 }
 
-// container are the arguments of pyxis for srun. The name holds the image, so that another
-// image never finds the root of this one.
-func (js *JobSpec) container() []string {
-	c := js.Cluster.Container
-	if c.Runtime != "pyxis" && c.Runtime != "enroot" {
+// importImage imports the image on the first node, under a lock in the cache that nodes share.
+func (js *JobSpec) importImage(ctx context.Context, b *Box, node, het string) error {
+	script := b.Import()
+	if script == "" {
 		return nil
 	}
-	image := js.Point.Image
-	if c.Cache != "" {
-		image = filepath.Join(c.Cache, imageFile(js.Point.Image)+".sqsh")
-	} else if host, rest, ok := strings.Cut(image, "/"); ok && strings.ContainsAny(host, ".:") {
-		image = host + "#" + rest
+	argv := append(js.srun(node, het, "import"), "bash", "-c", script)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	args := []string{"--container-image=" + image, "--container-name=weir-" + imageFile(js.Point.Image), "--no-container-mount-home", "--container-writable"}
-	if m := c.Mounts; len(m) > 0 {
-		args = append(args, "--container-mounts="+strings.Join(m, ","))
+	if err != nil {
+		return failf("node", "importing %s on %s: %v: %s", b.Image, node, err, strings.TrimSpace(string(out[max(0, len(out)-2000):])))
 	}
-	return args
-}
-
-func imageFile(image string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
-			return r
-		}
-		return '_'
-	}, image)
-}
-
-// inside is the command on the node: in a container of the runtimes that are commands themselves.
-func (js *JobSpec) inside(env []string, p *engine.Process, argv []string) []string {
-	if len(env) > 0 {
-		argv = append(append([]string{"env"}, env...), argv...)
-	}
-	return ContainerCommand(js.Cluster.Container.Runtime, js.Cluster.Container.Mounts, js.Point.Image, "weir-"+js.Token+"-"+p.Name, argv)
-}
-
-// ContainerCommand wraps a command so that it runs in a container of a runtime; pyxis and
-// enroot are the scheduler's affair and leave it as it is.
-func ContainerCommand(runtime string, mounts []string, image, name string, argv []string) []string {
-	var cmd []string
-	switch runtime {
-	case "apptainer":
-		cmd = []string{"apptainer", "exec", "--nv", "--writable-tmpfs"}
-		for _, m := range mounts {
-			cmd = append(cmd, "--bind", m)
-		}
-		if !strings.HasPrefix(image, "/") {
-			image = "docker://" + image
-		}
-		cmd = append(cmd, image)
-	case "docker", "podman":
-		cmd = []string{runtime, "run", "--rm", "--init", "--name", name, "--network", "host", "--ipc", "host", "--privileged",
-			"--ulimit", "memlock=-1", "--shm-size", "128g", "--entrypoint", ""}
-		for _, m := range mounts {
-			cmd = append(cmd, "--volume", m)
-		}
-		cmd = append(cmd, image)
-	}
-	return append(cmd, argv...)
+	return nil
 }
 
 // serveClock lets the nodes compare their clocks with the client's until ctx ends, at the address
@@ -282,11 +262,7 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 		if clock != "" {
 			argv = append(argv, "--clock", clock)
 		}
-		bare := *js.Cluster
-		bare.Container.Runtime = "none"
-		plainJob := *js
-		plainJob.Cluster = &bare
-		look := plainJob.srun(nodes[p.Node], het, &engine.Process{Name: "preflight"}, argv)
+		look := append(js.srun(nodes[p.Node], het, "preflight"), argv...)
 		one, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		cmd := exec.CommandContext(one, look[0], look[1:]...)
 		var out, errOut bytes.Buffer

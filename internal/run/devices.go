@@ -184,9 +184,5 @@ func hereHost(host string) bool {
 
 // beside runs a command of this program on a node, outside of any container.
 func (js *JobSpec) beside(node, het, name string, argv []string) []string {
-	bare := *js.Cluster
-	bare.Container.Runtime = "none"
-	plain := *js
-	plain.Cluster = &bare
-	return plain.srun(node, het, &engine.Process{Name: name}, argv)
+	return append(js.srun(node, het, name), argv...)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
+	"github.com/weirbench/weir/internal/spec"
 )
 
 // Launch measures a job on engines that it starts for it and stops after it: the whole life of
@@ -32,6 +33,12 @@ type Launch struct {
 	Place engine.Place
 	// Wrap turns the command of a process into one that runs it on its node; nil runs it here.
 	Wrap func(p *engine.Process, argv []string) []string
+	// Clean are commands for after a process's end: one that removes what its wrapper may have left,
+	// such as a container, and one that prints a name while it is there. Nil, or nil commands, for
+	// nothing.
+	Clean func(p *engine.Process) (remove, list []string)
+	// Elsewhere says that processes run on other machines: their ports are not looked at here.
+	Elsewhere bool
 	// Scratch is the folder for files of processes; a folder in it is made for each point, and
 	// removed after it.
 	Scratch string
@@ -84,14 +91,28 @@ const (
 
 // Local is a Launch on this machine: free ports, loopback addresses.
 func Local(weir, scratch string) *Launch {
-	return &Launch{Scratch: scratch, ObservedGPUs: record.Unknown, Check: checkHere,
+	l := &Launch{Scratch: scratch, ObservedGPUs: record.Unknown,
 		Place: engine.Place{Addr: func(int) string { return "127.0.0.1" }, Port: FreePort(), Weir: weir}}
+	l.Check = l.checkHere
+	return l
+}
+
+// Contained is a Launch on this machine in containers of docker or podman.
+func Contained(weir, scratch, runtime string, c *spec.Container) *Launch {
+	l, box := Local(weir, scratch), &Box{}
+	l.Wrap = func(p *engine.Process, argv []string) []string { return box.Command(p, argv) }
+	l.Clean = func(p *engine.Process) (remove, list []string) { return box.Clean(p) }
+	l.Check = func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
+		*box = *NewBox(c, runtime, j, d, newToken())
+		return l.checkHere(ctx, j, d)
+	}
+	return l
 }
 
 // checkHere is the pre-flight of this machine. Of a simulated engine it asks for ports and a
 // little room.
-func checkHere(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
-	if err := j.CheckArguments(ctx, d, true); err != nil {
+func (l *Launch) checkHere(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
+	if err := j.CheckArguments(ctx, d, l.Wrap == nil); err != nil {
 		return nil, failf("config", "%v", err)
 	}
 	q := plan.Request{Simulated: d.Simulated, Conc: j.Point.Conc}
@@ -204,6 +225,7 @@ func (l *Launch) life(j *Job, logs string) (*life, error) {
 		return nil, failf("node", "%v", err)
 	}
 	p.g = newGroup(p.dir, logs, l.Wrap)
+	p.g.clean = l.Clean
 	return p, nil
 }
 
@@ -466,7 +488,7 @@ func send(ctx context.Context, method, url string, body []byte, header http.Head
 
 // portsFree says whether every port of the deployment on this machine can be taken again.
 func (l *Launch) portsFree(d *engine.Deployment) error {
-	if l.Wrap != nil {
+	if l.Elsewhere {
 		return nil // the nodes are not this machine; the scheduler ends what is left with the job
 	}
 	var errs []error

@@ -24,6 +24,9 @@ type group struct {
 	logs    string
 	// wrap turns the command of a process into one that runs it on its node; nil runs it here.
 	wrap func(p *engine.Process, argv []string) []string
+	// clean are a command that removes what the wrapper may have left and one that prints a name
+	// while it is there.
+	clean func(p *engine.Process) (remove, list []string)
 
 	procs  []*process
 	mu     sync.Mutex
@@ -56,6 +59,7 @@ func (g *group) start(p engine.Process) error {
 			return err
 		}
 	}
+	p.Dir = dir
 	argv := p.Argv
 	if len(p.Env) > 0 {
 		words := []string{"env"}
@@ -130,11 +134,50 @@ func (g *group) stop(patience time.Duration) error {
 				left = append(left, fmt.Sprintf("%s: process group %d is still there after KILL", x.Name, pid))
 			}
 		}
+		if name := g.removed(x); name != "" {
+			left = append(left, fmt.Sprintf("%s: %s is still there after its removal", x.Name, name))
+		}
 	}
 	if len(left) > 0 {
 		return errors.New(strings.Join(left, "; "))
 	}
 	return nil
+}
+
+// cleanWait bounds one command that removes or lists what a wrapper left.
+var cleanWait = time.Minute
+
+// removed removes what the wrapper of a process may have left; it returns the name of what is
+// there all the same.
+func (g *group) removed(x *process) string {
+	if g.clean == nil {
+		return ""
+	}
+	remove, list := g.clean(&x.Process)
+	if remove == nil {
+		return ""
+	}
+	// What the wrapper removed itself is no longer known: that the removal fails says nothing.
+	_, _ = output(remove)
+	for end := time.Now().Add(cleanWait); ; time.Sleep(100 * time.Millisecond) {
+		name, err := output(list)
+		switch {
+		case err != nil:
+			return fmt.Sprintf("what %s knows (%v)", list[0], err)
+		case name == "":
+			return ""
+		case time.Now().After(end):
+			return name
+		}
+	}
+}
+
+func output(argv []string) (string, error) {
+	var out bytes.Buffer
+	cmd := exec.Command(argv[0], argv[1:]...)
+	ownGroup(cmd)
+	err := runInto(cmd, &out, cleanWait)
+	return strings.TrimSpace(out.String()), err
 }
 
 // waitGone waits until the leader is reaped and its group is empty.
@@ -158,7 +201,17 @@ func waitGone(x *process, pid int, limit time.Duration) bool {
 // runFor runs a command and ends its group after a time.
 func runFor(cmd *exec.Cmd, limit time.Duration) error {
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := runInto(cmd, &out, limit); err != nil {
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(out.String()))
+	}
+	return nil
+}
+
+// runInto runs a command and keeps its standard output; after a time its group is ended. In an
+// error stands what it wrote to standard error.
+func runInto(cmd *exec.Cmd, out *bytes.Buffer, limit time.Duration) error {
+	var errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = out, &errOut
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -166,7 +219,7 @@ func runFor(cmd *exec.Cmd, limit time.Duration) error {
 	t := time.AfterFunc(limit, func() { signalGroup(cmd.Process.Pid, syscall.SIGKILL) })
 	defer t.Stop()
 	if err := cmd.Wait(); err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(out.String()))
+		return fmt.Errorf("%w: %s", err, strings.TrimSpace(errOut.String()))
 	}
 	return nil
 }

@@ -1,0 +1,193 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/spec"
+)
+
+// A Box runs the processes of a deployment in containers of one image. Every process has its
+// working folder, with the files that were written for it, at the same path inside. It builds
+// command lines and runs none.
+type Box struct {
+	Runtime string   // none, docker, podman, apptainer, pyxis or enroot
+	Mounts  []string // HOST:CONTAINER or HOST:CONTAINER:ro
+	Cache   string   // folder of imported images, of pyxis, enroot and apptainer
+	Image   string
+	Token   string // of what is run, so that names are its own
+	GPUs    string // whose devices are passed: "nvidia", "amd" or "" for none
+}
+
+// NewBox is how a cluster's containers run a job.
+func NewBox(c *spec.Container, runtime string, j *Job, d *engine.Deployment, token string) *Box {
+	b := &Box{Runtime: runtime, Mounts: c.Mounts, Cache: c.Cache, Image: j.Point.Image, Token: token}
+	switch {
+	case d.Simulated || j.Recipe.Device == "cpu":
+	case j.Verdict != nil && strings.HasPrefix(j.Verdict.GPU, "mi"):
+		b.GPUs = "amd"
+	default:
+		b.GPUs = "nvidia"
+	}
+	return b
+}
+
+// imageFile is an image's name as a file's: readable, and with a digest of the whole name, so that
+// two images never share one.
+func imageFile(image string) string {
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {
+			return r
+		}
+		return '_'
+	}, image)
+	sum := sha256.Sum256([]byte(image))
+	return plain[max(0, len(plain)-80):] + "-" + hex.EncodeToString(sum[:6])
+}
+
+// name is that of a process's container; it holds the image, so that another image never finds
+// the root of this one.
+func (b *Box) name(p *engine.Process) string {
+	sum := sha256.Sum256([]byte(b.Image))
+	return fmt.Sprintf("weir-%s-%s-%s", b.Token, p.Name, hex.EncodeToString(sum[:6]))
+}
+
+// mounts are the fleet's and the process's own folder.
+func (b *Box) mounts(p *engine.Process) []string {
+	if p.Dir == "" {
+		return b.Mounts
+	}
+	return append(b.Mounts[:len(b.Mounts):len(b.Mounts)], p.Dir+":"+p.Dir)
+}
+
+// Imported is the file that an image is imported to, "" where the runtime keeps its own.
+func (b *Box) Imported() string {
+	switch {
+	case b.Cache == "":
+		return ""
+	case b.Runtime == "pyxis" || b.Runtime == "enroot":
+		return filepath.Join(b.Cache, imageFile(b.Image)+".sqsh")
+	case b.Runtime == "apptainer":
+		return filepath.Join(b.Cache, imageFile(b.Image)+".sif")
+	}
+	return ""
+}
+
+// Import is a shell script that imports the image into the cache, if it is not there: under a
+// lock in the cache's folder, so that of several jobs one imports and the others wait, and with a
+// name of its own until it is whole. It is "" where nothing is to be imported.
+func (b *Box) Import() string {
+	file := b.Imported()
+	if file == "" {
+		return ""
+	}
+	pull := `enroot import --output "$part" ` + engine.Quote("docker://"+b.enrootName())
+	if b.Runtime == "apptainer" {
+		pull = `apptainer pull "$part" ` + engine.Quote("docker://"+b.Image)
+	}
+	return `set -eu
+file=` + engine.Quote(file) + `
+[ ! -s "$file" ] || exit 0
+mkdir -p "$(dirname "$file")"
+exec 9>"$file.lock"
+flock -w 7200 9 || { echo "weir: $file.lock is held for more than two hours" >&2; exit 1; }
+[ ! -s "$file" ] || exit 0
+part="$file.part"
+rm -f "$part"
+` + pull + `
+[ -s "$part" ] || { echo "weir: the import made no $part" >&2; exit 1; }
+mv "$part" "$file"
+`
+}
+
+// enrootName writes an image as enroot does: the registry stands before "#".
+func (b *Box) enrootName() string {
+	if host, rest, ok := strings.Cut(b.Image, "/"); ok && strings.ContainsAny(host, ".:") {
+		return host + "#" + rest
+	}
+	return b.Image
+}
+
+// Step are the arguments of pyxis for the srun that starts a process.
+func (b *Box) Step(p *engine.Process) []string {
+	if b.Runtime != "pyxis" && b.Runtime != "enroot" {
+		return nil
+	}
+	image := b.Imported()
+	if image == "" {
+		image = b.enrootName()
+	}
+	args := []string{"--container-image=" + image, "--container-name=weir-" + imageFile(b.Image), "--no-container-mount-home", "--container-writable"}
+	if m := b.mounts(p); len(m) > 0 {
+		args = append(args, "--container-mounts="+strings.Join(m, ","))
+	}
+	if p.Dir != "" {
+		args = append(args, "--container-workdir="+p.Dir)
+	}
+	return args
+}
+
+// Command wraps a command so that it runs in a container of a runtime that is a command itself;
+// pyxis and enroot are the scheduler's affair and leave it as it is.
+func (b *Box) Command(p *engine.Process, argv []string) []string {
+	var cmd []string
+	switch b.Runtime {
+	case "apptainer":
+		cmd = []string{"apptainer", "exec", "--writable-tmpfs"}
+		switch b.GPUs {
+		case "nvidia":
+			cmd = append(cmd, "--nv")
+		case "amd":
+			cmd = append(cmd, "--rocm")
+		}
+		for _, m := range b.mounts(p) {
+			cmd = append(cmd, "--bind", m)
+		}
+		if p.Dir != "" {
+			cmd = append(cmd, "--pwd", p.Dir)
+		}
+		image := b.Imported()
+		switch {
+		case image != "":
+		case strings.HasPrefix(b.Image, "/"):
+			image = b.Image
+		default:
+			image = "docker://" + b.Image
+		}
+		cmd = append(cmd, image)
+	case "docker", "podman":
+		cmd = []string{b.Runtime, "run", "--rm", "--init", "--name", b.name(p), "--network", "host", "--ipc", "host", "--privileged",
+			"--ulimit", "memlock=-1", "--ulimit", "stack=67108864", "--shm-size", "128g", "--entrypoint", ""}
+		switch {
+		case b.GPUs == "amd":
+			cmd = append(cmd, "--device", "/dev/kfd", "--device", "/dev/dri", "--group-add", "video")
+		case b.GPUs == "nvidia" && b.Runtime == "docker":
+			cmd = append(cmd, "--gpus", "all")
+		case b.GPUs == "nvidia":
+			cmd = append(cmd, "--device", "nvidia.com/gpu=all")
+		}
+		for _, m := range b.mounts(p) {
+			cmd = append(cmd, "--volume", m)
+		}
+		if p.Dir != "" {
+			cmd = append(cmd, "--workdir", p.Dir)
+		}
+		cmd = append(cmd, b.Image)
+	}
+	return append(cmd, argv...)
+}
+
+// Clean are the command that removes what may be left of a process's container, and one that
+// prints its name as long as it is there; nil for runtimes whose containers end with their
+// process.
+func (b *Box) Clean(p *engine.Process) (remove, list []string) {
+	if b.Runtime != "docker" && b.Runtime != "podman" {
+		return nil, nil
+	}
+	return []string{b.Runtime, "rm", "--force", b.name(p)},
+		[]string{b.Runtime, "ps", "--all", "--filter", "name=^" + b.name(p) + "$", "--format", "{{.Names}}"}
+}
