@@ -100,6 +100,11 @@ func (p *prober) port(ctx context.Context, port int) PortState {
 // offload region, LMCache, NCCL, POSIX semaphores and queues of Python, Mooncake, PSM.
 var leftoverNames = []string{"vllm_offload_*", "lmcache*", "nccl-*", "psm_*", "sem.mp-*", "torch_*", "mooncake*", "sglang*", "hicache*"}
 
+// Leftovers are the files of engines in a folder of shared memory, the largest first.
+func Leftovers(dir string) []Leftover {
+	return leftovers(dir, time.Now(), func(_ string, info fs.FileInfo) int64 { return info.Size() })
+}
+
 // leftovers lists files of engines that ran before, the largest first at most a hundred.
 func leftovers(dir string, now time.Time, size func(string, fs.FileInfo) int64) []Leftover {
 	entries, err := os.ReadDir(dir)

@@ -28,6 +28,7 @@ type group struct {
 	// while it is there.
 	clean func(p *engine.Process) (remove, list []string)
 
+	shared map[string]int64 // files of engines in shared memory before the first start
 	procs  []*process
 	mu     sync.Mutex
 	died   chan struct{} // closed when a process ended that should not have
@@ -40,6 +41,7 @@ type process struct {
 	argv []string // as it was started, with environment and wrapper
 	cmd  *exec.Cmd
 	log  string
+	mark string // its value of marker
 	done chan struct{}
 	err  error // of Wait, once done
 }
@@ -77,7 +79,16 @@ func (g *group) start(p engine.Process) error {
 		return err
 	}
 	defer out.Close()
+	if g.wrap == nil {
+		if len(g.procs) == 0 {
+			g.shared = sharedMemory()
+		}
+		x.mark = newToken()
+	}
 	x.cmd = exec.Command(argv[0], argv[1:]...)
+	if x.mark != "" {
+		x.cmd.Env = append(os.Environ(), marker+"="+x.mark)
+	}
 	x.cmd.Dir, x.cmd.Stdout, x.cmd.Stderr = dir, out, out
 	ownGroup(x.cmd)
 	if err := x.cmd.Start(); err != nil {
@@ -127,6 +138,10 @@ func (g *group) stop(patience time.Duration) error {
 			}
 		}
 		pid := x.cmd.Process.Pid
+		var own []stray
+		if x.mark != "" {
+			own = family(pid, x.mark)
+		}
 		signalGroup(pid, syscall.SIGTERM)
 		if !waitGone(x, pid, patience) {
 			signalGroup(pid, syscall.SIGKILL)
@@ -134,14 +149,40 @@ func (g *group) stop(patience time.Duration) error {
 				left = append(left, fmt.Sprintf("%s: process group %d is still there after KILL", x.Name, pid))
 			}
 		}
+		if x.mark != "" {
+			own = append(own, family(pid, x.mark)...) // and what it began while it ended
+			found, rest := endStrays(own, 10*time.Second)
+			if len(rest) > 0 {
+				left = append(left, fmt.Sprintf("%s: process %d is still there after KILL", x.Name, rest[0].pid))
+			}
+			g.tell("%s: process group %d ended; %d processes outside of it, ended", x.Name, pid, found)
+		}
 		if name := g.removed(x); name != "" {
 			left = append(left, fmt.Sprintf("%s: %s is still there after its removal", x.Name, name))
 		}
 	}
+	if g.shared != nil {
+		names, bytes, err := freeShared(g.shared)
+		if err != nil {
+			left = append(left, err.Error())
+		}
+		g.tell("shared memory: %d files with %d bytes that engines left, removed: %s", len(names), bytes, strings.Join(names, " "))
+	}
 	if len(left) > 0 {
+		g.tell("left: %s", strings.Join(left, "; "))
 		return errors.New(strings.Join(left, "; "))
 	}
 	return nil
+}
+
+// tell writes into the group's log of its end.
+func (g *group) tell(format string, a ...any) {
+	f, err := os.OpenFile(filepath.Join(g.logs, "stop.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666)
+	if err != nil {
+		return
+	}
+	fmt.Fprintf(f, format+"\n", a...)
+	f.Close()
 }
 
 // cleanWait bounds one command that removes or lists what a wrapper left.
