@@ -28,7 +28,9 @@ peers: build ## comparisons with other tools, real tokenizers and real engines
 	@if [ -n "$(TRACES)" ]; then scripts/peers/tokens/run "$(TRACES)" 20; else echo "tokens: not run, TRACES is not set"; fi
 	@if [ -n "$(INFERENCEX)" ] && [ -n "$(AIPERF)" ]; then scripts/peers/inferencex/run bin/weir "$(INFERENCEX)" "$(AIPERF)" "$(TOKENIZER)"; else echo "inferencex: not run, INFERENCEX and AIPERF are not set"; fi
 	@scripts/peers/aiperf/run bin/weir
-	@if [ -x scripts/peers/vllm/run ]; then scripts/peers/vllm/run; fi
+	@scripts/peers/vllm/run
+	@scripts/peers/vllm/recipe
+	@scripts/peers/router/run
 
 clean:
 	rm -rf bin weir-demo weir-runs

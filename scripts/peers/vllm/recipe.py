@@ -34,7 +34,8 @@ for b in sorted(map(Path, sys.argv[1:]), key=lambda b: json.loads((b / "point.js
            result["tokens"]["prompt_drift"], sum(max(r["hits"]["total"], 0) for r in records), result["server"]["counters"]["hit_tokens"],
            f"{result['hits']['total']:.4f}", f"{result['hits']['ceiling']:.4f}")
     print("| " + " | ".join(map(str, row)) + " |")
-    notes.append(f"c={conc}: arguments {engine['facts'].get('arguments', '')[:220]}...")
+    told = {f["name"]: f["value"] for f in meta.get("told") or []}
+    notes.append(f"c={conc}: told " + ", ".join(f"{k} {v}" for k, v in sorted(told.items()))[:1500])
     notes += [f"c={conc}: {line}" for line in (b / "logs" / "stop.log").read_text().splitlines()]
 print()
 print("\n".join(notes))
