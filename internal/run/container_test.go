@@ -86,6 +86,22 @@ func runs(pid int) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
+// containerPid waits until a container is known and returns the process that runs in it.
+func containerPid(t *testing.T, fake, name string) int {
+	t.Helper()
+	pid := 0
+	until(t, "the container "+name, func() bool {
+		raw, _ := os.ReadFile(filepath.Join(fake, "containers", name))
+		if !strings.HasSuffix(string(raw), "\n") {
+			return false
+		}
+		var err error
+		pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+		return err == nil && pid > 1
+	})
+	return pid
+}
+
 // until waits for what other processes do.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
@@ -116,17 +132,9 @@ func TestContainers(t *testing.T) {
 				return string(raw)
 			}
 			until(t, "the container's words", func() bool { return strings.Contains(log(), "kv: 7\n3 GB\n") })
-			box2, err := filepath.Glob(filepath.Join(fake, "containers", "*"))
-			if err != nil || len(box2) != 1 {
-				t.Fatalf("containers %v, %v", box2, err)
-			}
-			raw, err := os.ReadFile(box2[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			pid, err := strconv.Atoi(strings.TrimSpace(string(raw)))
-			if err != nil || !groupAlive(pid) {
-				t.Fatalf("process %q of the container: %v", raw, err)
+			pid := containerPid(t, fake, box.name(&p))
+			if !runs(pid) {
+				t.Fatalf("process %d of the container does not run", pid)
 			}
 			if err := g.stop(300 * time.Millisecond); err != nil {
 				t.Error(err)
@@ -161,17 +169,13 @@ func TestContainerLeft(t *testing.T) {
 	if err := g.start(p); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(fake, "containers", box.name(&p))
+	pid := containerPid(t, fake, box.name(&p))
 	until(t, "the container", func() bool { raw, _ := os.ReadFile(filepath.Join(logs, "p.log")); return len(raw) > 1 })
 	err := g.stop(200 * time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), box.name(&p)+" is still there after its removal") {
 		t.Errorf("the stop says %v", err)
 	}
-	raw, _ := os.ReadFile(file)
-	pid, _ := strconv.Atoi(strings.TrimSpace(string(raw)))
-	if pid > 1 {
-		syscall.Kill(-pid, syscall.SIGKILL)
-	}
+	syscall.Kill(-pid, syscall.SIGKILL)
 }
 
 // TestBoxCommands are the command lines of runtimes that are not there where tests run.
