@@ -128,6 +128,7 @@ func (g *group) stop(patience time.Duration) error {
 	g.ending = true
 	g.mu.Unlock()
 	var left []string
+	held := map[inode]bool{} // files in shared memory that the processes used
 	for _, x := range slices.Backward(g.procs) {
 		if len(x.Stop) > 0 {
 			cmd := exec.Command(x.Stop[0], x.Stop[1:]...)
@@ -141,6 +142,7 @@ func (g *group) stop(patience time.Duration) error {
 		var own []stray
 		if x.mark != "" {
 			own = family(pid, x.mark)
+			hold(own, held)
 		}
 		signalGroup(pid, syscall.SIGTERM)
 		if !waitGone(x, pid, patience) {
@@ -162,7 +164,7 @@ func (g *group) stop(patience time.Duration) error {
 		}
 	}
 	if g.shared != nil {
-		names, bytes, err := freeShared(g.shared)
+		names, bytes, err := freeShared(g.shared, held)
 		if err != nil {
 			left = append(left, err.Error())
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/weirbench/weir/internal/plan"
 )
@@ -116,44 +119,89 @@ func sharedMemory() map[string]int64 {
 	return out
 }
 
-// freeShared removes the files of engines in shared memory that were not there before and that no
-// process maps any more, and returns their names and bytes.
-func freeShared(before map[string]int64) (names []string, bytes int64, err error) {
-	var fresh []string
-	now := sharedMemory()
-	for name := range now {
-		if _, old := before[name]; !old {
-			fresh = append(fresh, name)
+// An inode is a file whatever it is called: a semaphore is made under one name and linked to
+// another.
+type inode struct{ dev, number uint64 }
+
+func inodeOf(path string) (inode, bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return inode{}, false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return inode{}, false
+	}
+	return inode{uint64(st.Dev), st.Ino}, true
+}
+
+// used are the files of the file system dev that a process maps or has open.
+func used(pid int, dev uint64, into map[inode]bool) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return
+	}
+	device := fmt.Sprintf("%02x:%02x", unix.Major(dev), unix.Minor(dev))
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		if len(f) < 6 || f[3] != device {
+			continue
+		}
+		if n, err := strconv.ParseUint(f[4], 10, 64); err == nil {
+			into[inode{dev, n}] = true
 		}
 	}
-	slices.Sort(fresh)
-	for _, name := range fresh {
-		path := filepath.Join(shmDir, name)
-		if mapped(path) {
-			continue // another's
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	for _, fd := range fds {
+		if n, ok := inodeOf(fd); ok && n.dev == dev {
+			into[n] = true
 		}
-		if rmErr := os.Remove(path); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
+	}
+}
+
+// hold takes down which files in shared memory processes use, before they are ended.
+func hold(list []stray, into map[inode]bool) {
+	if dir, ok := inodeOf(shmDir); ok {
+		for _, s := range list {
+			used(s.pid, dir.dev, into)
+		}
+	}
+}
+
+// freeShared removes the files of engines in shared memory that were not there before, that the
+// processes used which were ended, and that no process uses any more; it returns their names and
+// bytes. Whatever else appeared meanwhile is another's.
+func freeShared(before map[string]int64, own map[inode]bool) (names []string, bytes int64, err error) {
+	fresh := map[string]inode{}
+	now := sharedMemory()
+	for name := range now {
+		n, ok := inodeOf(filepath.Join(shmDir, name))
+		if _, old := before[name]; !old && ok && own[n] {
+			fresh[name] = n
+		}
+	}
+	if len(fresh) == 0 {
+		return nil, 0, nil
+	}
+	still := map[inode]bool{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil {
+			hold([]stray{{pid: pid}}, still)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(fresh)) {
+		if still[fresh[name]] {
+			continue
+		}
+		if rmErr := os.Remove(filepath.Join(shmDir, name)); rmErr != nil && !errors.Is(rmErr, fs.ErrNotExist) {
 			err = errors.Join(err, rmErr)
 			continue
 		}
 		names, bytes = append(names, name), bytes+now[name]
 	}
 	return names, bytes, err
-}
-
-// mapped says whether a process maps or has open a file.
-func mapped(path string) bool {
-	maps, _ := filepath.Glob("/proc/[0-9]*/maps")
-	for _, m := range maps {
-		if raw, err := os.ReadFile(m); err == nil && bytes.Contains(raw, []byte(path+"\n")) {
-			return true
-		}
-		fds, _ := filepath.Glob(filepath.Join(filepath.Dir(m), "fd", "*"))
-		for _, fd := range fds {
-			if to, err := os.Readlink(fd); err == nil && to == path {
-				return true
-			}
-		}
-	}
-	return false
 }
