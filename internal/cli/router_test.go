@@ -55,7 +55,7 @@ func TestRouterKeepsSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weirCommand(t, dir, "sweep", "-f", "master.yaml", "-r", runners, "--recipes", ".", "--corpus", "traces", "-o", "out", "--duration", "4s", "--no-gaps",
+	weirCommand(t, dir, "sweep", "-f", "master.yaml", "-r", runners, "--recipes", ".", "--corpus", "traces", "-o", "out", "--duration", "4s", "--client-limit", "none", "--no-gaps",
 		"--warmup-requests-per-lane", "1")
 	bundles, _ := filepath.Glob(filepath.Join(dir, "out", "*", record.CompleteFile))
 	if len(bundles) != 2 {
