@@ -15,7 +15,7 @@ def lines(path):
     return [json.loads(line) for line in text.splitlines()]
 
 
-print("| c | valid | cache clean at start | version | pool by metrics | by its log | requests | failed | drift | hits by usage | by vLLM | hit rate | ceiling |")
+print("| c | valid | cache clean at start | version | pool by metrics | by its log | requests | cut or failed | drift | hits by usage | by vLLM | hit rate | ceiling |")
 print("|---" * 13 + "|")
 notes = []
 for b in sorted(map(Path, sys.argv[1:]), key=lambda b: json.loads((b / "point.json").read_text())["point"]["conc"]):
