@@ -26,9 +26,10 @@ import (
 
 // cluster is a real Slurm cluster of three nodes on this machine, for the tests of one function.
 type cluster struct {
-	t     *testing.T // the part of the test that runs
-	root  *testing.T
+	t     testing.TB // the part of the test that runs
+	root  testing.TB
 	dir   string
+	bin   string // beginning of PATH, with its colon: wrappers of Slurm's commands
 	weir  string // this binary under the name that makes it the program
 	procs map[string]*daemon
 }
@@ -42,10 +43,12 @@ type daemon struct {
 // startCluster brings a cluster up; the test's end takes it down. Another process may take a
 // port between its being found free and its being used: then a daemon ends, and the cluster is
 // made again.
-func startCluster(t *testing.T) *cluster {
+func startCluster(t testing.TB) *cluster {
 	t.Helper()
 	material.RealTime(t)
-	t.Parallel() // most of their time is waiting
+	if p, ok := t.(interface{ Parallel() }); ok { // a benchmark has none
+		p.Parallel() // most of their time is waiting
+	}
 	buryOldClusters()
 	for try := 1; ; try++ {
 		c := newCluster(t)
@@ -82,7 +85,7 @@ func buryOldClusters() {
 }
 
 // newCluster writes the configuration of a cluster in a folder of its own.
-func newCluster(t *testing.T) *cluster {
+func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	for _, tool := range []string{"slurmctld", "slurmd", "munged"} {
 		material.Tool(t, tool, "/usr/sbin/"+tool)
@@ -342,7 +345,7 @@ func (c *cluster) engines() []int {
 
 // env is the environment of what uses this cluster.
 func (c *cluster) env() []string {
-	return append(os.Environ(), "SLURM_CONF="+filepath.Join(c.dir, "slurm.conf"))
+	return append(os.Environ(), "SLURM_CONF="+filepath.Join(c.dir, "slurm.conf"), "PATH="+c.bin+os.Getenv("PATH"))
 }
 
 func (c *cluster) try(name string, args ...string) (string, error) {

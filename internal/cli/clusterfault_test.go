@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -185,9 +186,17 @@ func TestClusterKilled(t *testing.T) {
 	material.Slow(t)
 	c := startCluster(t)
 	s := c.sweep("killed", "", map[string]string{"glm": "@1, 2, 3, 4, 5, 6"})
-	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
+	seed := uint64(time.Now().UnixNano())
+	if v := os.Getenv("WEIR_SEED"); v != "" {
+		var err error
+		if seed, err = strconv.ParseUint(v, 10, 64); err != nil {
+			t.Fatalf("WEIR_SEED: %v", err)
+		}
+	}
+	t.Logf("WEIR_SEED=%d kills at the same instants again", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
 	kills := 0
-	for end := time.Now().Add(25 * time.Second); time.Now().Before(end); kills++ {
+	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); kills++ {
 		cmd, _ := s.begin("--duration", "2s")
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }()

@@ -159,7 +159,7 @@ func (f *launchFlags) local(dir string, models map[string]string) (run.Executor,
 	if err != nil {
 		return nil, err
 	}
-	scratch, err := filepath.Abs(filepath.Join(dir, ".work"))
+	scratch, err := filepath.Abs(filepath.Join(dir, run.WorkDir))
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,12 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 	if err != nil {
 		return nil, 0, usage(err)
 	}
-	slurm := &run.Slurm{Dir: dir, Weir: exe, Poll: f.poll, Cluster: fleet.Cluster, SubmitOnly: f.submit, GPU: gpus}
+	slurm := &run.Slurm{Dir: dir, Weir: exe, Poll: f.poll, Cluster: fleet.Cluster, SubmitOnly: f.submit, GPU: gpus, Share: f.share, Unclean: run.Unclean(f.unclean)}
+	for i, j := range jobs {
+		if i == 0 || j.Priority > slurm.Top {
+			slurm.Top = j.Priority
+		}
+	}
 	for _, j := range jobs {
 		c, err := fleet.Cluster(j.Point.Runner)
 		if err != nil {
@@ -231,7 +236,7 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 		case "slurm":
 			return slurm
 		case "docker", "podman":
-			l := run.Contained(exe, filepath.Join(dir, ".work"), c.Scheduler, &c.Container)
+			l := run.Contained(exe, filepath.Join(dir, run.WorkDir), c.Scheduler, &c.Container)
 			l.GPU = gpus
 			l.Place.Model = c.Models[j.Point.Model]
 			return l
@@ -239,7 +244,7 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 		if j.Recipe == nil {
 			return here
 		}
-		l := run.Local(exe, filepath.Join(dir, ".work"))
+		l := run.Local(exe, filepath.Join(dir, run.WorkDir))
 		l.GPU = gpus
 		l.Place.Model = c.Models[j.Point.Model]
 		return l

@@ -34,7 +34,7 @@ func TestRefusedFlags(t *testing.T) {
 		{"sweep", "--poll -3s", "at least 1ms"},
 		{"sweep", "--poll 1s", "without --fleet"},
 		{"sweep", "--gpu-hours -4 --adaptive", "from 0 to"},
-		{"sweep", "--gpu-hours 4", "without --adaptive"},
+		{"sweep", "--unclean restart", "without --share-server"},
 		{"sweep", "--adaptive -j 4", "with --adaptive"},
 		{"sweep", "--slurm-submit-only", "without --fleet"},
 		{"sweep point demo", "--recipes nodir", "no such folder"},

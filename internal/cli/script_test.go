@@ -43,6 +43,8 @@ func runScripts(t *testing.T, real bool) {
 		"exitcode":      exitcode,
 		"weir-wait-for": waitFor,
 		"whole-bundles": wholeBundles,
+		"shared-starts": sharedStarts,
+		"engines":       engines,
 	}})
 }
 

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +38,10 @@ type sweepFlags struct {
 	submit   bool
 	adaptive bool
 	gpuHours float64
+	share    bool
+	unclean  string
+	priority []string
+	release  []string
 	corpus   string // where the traces were read from
 	command  string // that made the sweep, for the report
 	save     bool   // keep the command for 'weir sweep attach'
@@ -53,15 +59,23 @@ func (f *sweepFlags) add(cmd *cobra.Command) {
 
 // check refuses flags that have no effect, and what cannot be.
 func (f *sweepFlags) check(given *pflag.FlagSet) error {
-	if !f.adaptive {
-		if err := without(given, "without --adaptive", "gpu-hours"); err != nil {
+	if f.adaptive {
+		if err := without(given, "with --adaptive, which takes one point at a time", "parallel", "share-server", "priority"); err != nil {
 			return err
 		}
-	} else if err := without(given, "with --adaptive, which takes one point at a time", "parallel"); err != nil {
-		return err
+	}
+	if !f.share {
+		if err := without(given, "without --share-server", "unclean"); err != nil {
+			return err
+		}
+	}
+	switch run.Unclean(f.unclean) {
+	case "", run.UncleanInvalid, run.UncleanRestart:
+	default:
+		return usagef("--unclean %q: it is invalid or restart", f.unclean)
 	}
 	if f.fleet == "" {
-		if err := without(given, "without --fleet, which names a cluster", "poll", "slurm-submit-only"); err != nil {
+		if err := without(given, "without --fleet, which names a cluster", "poll", "slurm-submit-only", "release-node"); err != nil {
 			return err
 		}
 	}
@@ -154,10 +168,14 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.StringVar(&f.fleet, "fleet", "", "fleet.yaml: how points are run on the cluster of their runner")
 	durationVar(fl, &f.poll, "poll", 2*time.Second, time.Millisecond, "time between two looks at a scheduler's queue")
 	fl.BoolVar(&f.adaptive, "adaptive", false, "measure only the points that the frontier gains from")
-	floatVar(fl, &f.gpuHours, "gpu-hours", 0, 1e9, "with --adaptive: end when the next point would take more than this; 0 is without limit")
+	floatVar(fl, &f.gpuHours, "gpu-hours", 0, 1e9, "begin no point that would take more than what is left of this; 0 is without limit")
+	fl.BoolVar(&f.share, "share-server", false, "measure the concurrencies of a search-space entry one after the other on one server")
+	fl.StringVar(&f.unclean, "unclean", string(run.UncleanInvalid), "with --share-server, what becomes of a point whose server could not be emptied: invalid, or restart the server")
+	fl.StringArrayVar(&f.priority, "priority", nil, "`PATTERN=N`: points whose KEY@CONC matches are begun before those of a lower number; may be repeated, the last that matches holds")
+	fl.StringSliceVar(&f.release, "release-node", nil, "take `NODE` out of the sweep's quarantine")
 	fl.BoolVar(&f.submit, "slurm-submit-only", false, "submit the points and end; the same command without this waits for them")
 	f.add(cmd)
-	cmd.AddCommand(newSweepStatusCmd(app), newSweepAttachCmd(app))
+	cmd.AddCommand(newSweepStatusCmd(app), newSweepAttachCmd(app), newSweepCancelCmd(app))
 	return cmd
 }
 
@@ -224,6 +242,9 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 		return fmt.Errorf("interrupted: %d of %d points have whole bundles in %s; the same command runs the rest",
 			bundlesIn(f.out, jobs), len(jobs), f.out)
 	}
+	if errors.Is(err, run.ErrCancelled) {
+		return fmt.Errorf("%w: %d of %d points have whole bundles in %s; the same command runs the rest", run.ErrCancelled, bundlesIn(f.out, jobs), len(jobs), f.out)
+	}
 	if errors.Is(err, run.ErrLocked) || errors.Is(err, run.ErrOtherRun) {
 		return usage(err)
 	}
@@ -240,6 +261,9 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 		}
 	} else {
 		tbl.story(report)
+	}
+	if sum.NotBegun > 0 {
+		fmt.Fprintf(a.Err, "%d of %d points were not begun: the budget is %g GPU hours\n", sum.NotBegun, len(jobs), f.gpuHours)
 	}
 	switch {
 	case sum.Failed > 0:
@@ -262,7 +286,11 @@ func (f *sweepFlags) ready(points []*spec.Point, c *corpus.Corpus) (*run.Sweep, 
 	if err != nil {
 		return nil, usage(err)
 	}
-	s := &run.Sweep{Dir: f.out, Jobs: jobs, FailFast: f.failFast}
+	if err := f.prioritise(jobs); err != nil {
+		return nil, err
+	}
+	s := &run.Sweep{Dir: f.out, Jobs: jobs, FailFast: f.failFast,
+		ShareServer: f.share, Unclean: run.Unclean(f.unclean), GPUHours: f.gpuHours, Release: f.release}
 	if s.Executor, s.Parallel, err = f.executor(jobs); err != nil {
 		return nil, err
 	}
@@ -294,6 +322,33 @@ func prepare(points []*spec.Point, c *corpus.Corpus, f sweepFlags) ([]*run.Job, 
 		}
 	}
 	return jobs, nil
+}
+
+// prioritise sorts jobs by the priorities that patterns give them; equal ones keep their order.
+func (f *sweepFlags) prioritise(jobs []*run.Job) error {
+	for _, rule := range f.priority {
+		pattern, number, ok := strings.Cut(rule, "=")
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil || n < -1000 || n > 1000 {
+			return usagef("--priority %q: write PATTERN=N with N from -1000 to 1000, such as '*@64=5'", rule)
+		}
+		hits := 0
+		for _, j := range jobs {
+			match, err := path.Match(pattern, fmt.Sprintf("%s@%d", j.Point.Key, j.Point.Conc))
+			if err != nil {
+				return usagef("--priority %q: %w", rule, err)
+			}
+			if match {
+				j.Priority = n
+				hits++
+			}
+		}
+		if hits == 0 {
+			return usagef("--priority %q matches no point: they are named KEY@CONC, such as %s@%d", rule, jobs[0].Point.Key, jobs[0].Point.Conc)
+		}
+	}
+	slices.SortStableFunc(jobs, func(a, b *run.Job) int { return b.Priority - a.Priority })
+	return nil
 }
 
 // executor is what measures the jobs, and how many at once.

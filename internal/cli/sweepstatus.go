@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,6 +80,38 @@ others are begun.`,
 	}
 }
 
+func newSweepCancelCmd(app *App) *cobra.Command {
+	var poll, limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "cancel DIR",
+		Short: "End a sweep wherever it runs, with all its allocations and processes",
+		Long: `Cancel asks the process that runs the sweep in DIR to stop, on whatever machine it is; then it
+cancels every allocation of the sweep and waits until none is left, and ends engines that a dead
+process left on this machine. Whole bundles stay: 'weir sweep attach DIR' begins the rest.`,
+		Example: `  weir sweep cancel weir-runs/my-config`,
+		Args:    exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := context.WithTimeout(cmd.Context(), limit)
+			defer stop()
+			c, err := run.Cancel(ctx, args[0], poll)
+			if errors.Is(err, fs.ErrNotExist) && c == nil {
+				return usagef("%s is not the folder of a sweep: it has no %s", args[0], run.JournalFile)
+			}
+			if err != nil {
+				return fmt.Errorf("not all of it has ended: %w", err)
+			}
+			if app.JSON {
+				return app.printJSON(c)
+			}
+			fmt.Fprintf(app.Out, "%d allocations cancelled, none is left; %d points stopped, %d were whole\n", c.Allocations, len(c.Stopped), len(c.Kept))
+			return nil
+		},
+	}
+	durationVar(cmd.Flags(), &poll, "poll", time.Second, time.Millisecond, "time between two looks at a scheduler's queue")
+	durationVar(cmd.Flags(), &limit, "timeout", 3*time.Minute, time.Second, "give up by then, and say what is left")
+	return cmd
+}
+
 func newSweepStatusCmd(app *App) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
@@ -120,22 +153,16 @@ func newSweepStatusCmd(app *App) *cobra.Command {
 }
 
 func settled(ps []*run.PointStatus) bool {
-	return !slices.ContainsFunc(ps, func(p *run.PointStatus) bool {
-		switch p.State {
-		case run.Complete, run.Failed, run.Refused, run.Skipped, run.Stopped:
-			return false
-		}
-		return true
-	})
+	return !slices.ContainsFunc(ps, func(p *run.PointStatus) bool { return !p.State.Settled() })
 }
 
 func printStatus(app *App, ps []*run.PointStatus) error {
 	tw := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "point\tname\tstate\tjob\tsince\ttokens out\thit\tleft\tdetail")
+	fmt.Fprintln(tw, "point\tname\tstate\tjob\tsince\ttokens in\ttokens out\thit\tleft\tdetail")
 	for _, p := range ps {
-		tokens, left, hit := "", "", ""
+		in, out, left, hit := "", "", "", ""
 		if p.Progress != nil {
-			tokens = fmt.Sprint(p.Progress.Counts.OutputTokens)
+			in, out = fmt.Sprint(p.Progress.InputTokens), fmt.Sprint(p.Progress.Counts.OutputTokens)
 		}
 		if p.Left > 0 {
 			left = p.Left.Round(time.Second).String()
@@ -150,7 +177,7 @@ func printStatus(app *App, ps []*run.PointStatus) error {
 		if len(detail) > 100 {
 			detail = detail[:100] + "..."
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Point, p.Name, p.State, p.Job, p.Since.Local().Format(time.TimeOnly), tokens, hit, left, detail)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Point, p.Name, p.State, p.Job, p.Since.Local().Format(time.TimeOnly), in, out, hit, left, detail)
 	}
 	return tw.Flush()
 }

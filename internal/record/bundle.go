@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -173,7 +174,18 @@ func (w *BundleWriter) end(name string, e End) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(w.dir, name), b)
+	err = writeFile(filepath.Join(w.dir, name), b)
+	if name == FailedFile && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
+		// Why it failed is worth more than the records of a run without a result.
+		for _, f := range []string{RequestsFile, MetricsFile} {
+			os.Remove(filepath.Join(w.dir, f))
+		}
+		e.Files = []FileSum{}
+		if b, err = marshalIndent(e); err == nil {
+			err = writeFile(filepath.Join(w.dir, name), b)
+		}
+	}
+	return err
 }
 
 // Abandon closes the files and leaves the bundle without an end, to be redone.

@@ -24,7 +24,7 @@ import (
 // ErrSuperseded is returned in an allocation whose point was given to another one.
 var ErrSuperseded = errors.New("this allocation's token is not the point's current one")
 
-// Allocated measures a point inside the allocation that was made for it: processes run on its
+// Allocated measures points inside the allocation that was made for them: processes run on its
 // nodes through srun, the client here.
 func Allocated(ctx context.Context, file string, log io.Writer) error {
 	raw, err := os.ReadFile(file)
@@ -35,17 +35,11 @@ func Allocated(ctx context.Context, file string, log io.Writer) error {
 	if err := json.Unmarshal(raw, &js); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	current, err := os.ReadFile(js.Current)
-	if err != nil || strings.TrimSpace(string(current)) != js.Token {
-		return errors.Join(ErrSuperseded, err)
+	if err := js.superseded(); err != nil {
+		return err
 	}
 	fmt.Fprintf(log, "%s: token %s, client on %s\n", js.Point.Name, js.Token, os.Getenv("SLURMD_NODENAME"))
-	j, err := js.job()
-	if err == nil {
-		err = js.measure(ctx, j, filepath.Dir(file), log)
-	} else {
-		err = endFailed(js.Bundle, failf("config", "%v", err))
-	}
+	err = js.measure(ctx, filepath.Dir(file), log)
 	fmt.Fprintf(log, "ended: %v\n", err)
 	return err
 }
@@ -58,37 +52,92 @@ func endFailed(dir string, f *Failure) error {
 	return errors.Join(f, w.Fail(f.Class, f.Reason))
 }
 
-// job makes the job again that was submitted.
-func (js *JobSpec) job() (*Job, error) {
-	j := &Job{Point: js.Point, Repeat: js.Repeat, Recipe: js.Recipe, Replay: js.Replay, Version: js.Version, CorpusPath: js.Corpus, ClientLimit: js.Limit,
-		Facts: js.Facts}
-	err := j.plan()
-	if err != nil {
+// job makes the job again that was submitted, with the corpus where it needs one.
+func (js *JobSpec) job(m *Member, c *corpus.Corpus) (*Job, error) {
+	j := &Job{Point: m.Point, Repeat: m.Repeat, Recipe: js.Recipe, Replay: m.Replay, Version: js.Version, CorpusPath: js.Corpus, Corpus: c,
+		ClientLimit: js.Limit, Facts: js.Facts}
+	if err := j.plan(); err != nil {
 		return nil, err
 	}
-	if j.Point.Scenario == "fixed-seq-len" {
+	if m.Point.Scenario == "fixed-seq-len" {
 		return j, j.FixedSeqLen()
 	}
-	if j.Corpus, err = corpus.Load(js.Corpus, corpus.LoadOptions{SkipBroken: true}); err != nil {
-		return nil, err
-	}
-	if j.Corpus.Fingerprint != js.Print {
-		return nil, fmt.Errorf("the corpus %s has the fingerprint %s here, it had %s when the point was submitted", js.Corpus, j.Corpus.Fingerprint, js.Print)
+	if c.Fingerprint != js.Print {
+		return nil, fmt.Errorf("the corpus %s has the fingerprint %s here, it had %s when the point was submitted", js.Corpus, c.Fingerprint, js.Print)
 	}
 	return j, nil
 }
 
-func (js *JobSpec) measure(ctx context.Context, j *Job, dir string, log io.Writer) error {
+// superseded says whether the points were given to another allocation.
+func (js *JobSpec) superseded() error {
+	current, err := os.ReadFile(js.Current)
+	if err != nil || strings.TrimSpace(string(current)) != js.Token {
+		return errors.Join(ErrSuperseded, err)
+	}
+	return nil
+}
+
+// measure measures the members one after the other. A node that fails ends it: the next
+// allocation may get a better one.
+func (js *JobSpec) measure(ctx context.Context, dir string, log io.Writer) (err error) {
+	l, err := js.launch(ctx, dir, log)
+	if err != nil {
+		return endFailed(js.Members[0].Bundle, failf("node", "%v", err))
+	}
+	var c *corpus.Corpus
+	if js.Point.Scenario != "fixed-seq-len" {
+		if c, err = corpus.Load(js.Corpus, corpus.LoadOptions{SkipBroken: true}); err != nil {
+			return endFailed(js.Members[0].Bundle, failf("config", "%v", err))
+		}
+	}
+	ex := Executor(l)
+	if js.Shared {
+		s := l.Share(js.Unclean)
+		defer func() { err = errors.Join(err, s.Close()) }()
+		ex = s
+	}
+	for i := range js.Members {
+		m := &js.Members[i]
+		if ended(m.Bundle) == record.CompleteFile {
+			continue // whole before the scheduler began this allocation again
+		}
+		if err := js.superseded(); err != nil {
+			return err
+		}
+		j, jobErr := js.job(m, c)
+		if jobErr != nil {
+			err = errors.Join(err, endFailed(m.Bundle, failf("config", "%v", jobErr)))
+			continue
+		}
+		j.Progress = func(p Progress) {
+			if raw, err := json.Marshal(p); err == nil {
+				if tmp := m.Progress + ".tmp"; os.WriteFile(tmp, raw, 0o666) == nil {
+					os.Rename(tmp, m.Progress)
+				}
+			}
+		}
+		_, one := Measure(ctx, ex, j, m.Bundle)
+		fmt.Fprintf(log, "%s ended: %v\n", m.Name, one)
+		err = errors.Join(err, one)
+		if ctx.Err() != nil || one != nil && classed(one).Class == "node" {
+			return err
+		}
+	}
+	return err
+}
+
+// launch is what starts processes on the nodes of this allocation.
+func (js *JobSpec) launch(ctx context.Context, dir string, log io.Writer) (*Launch, error) {
 	nodes, het, err := allocation(ctx)
 	if err == nil && len(nodes) < js.Nodes {
 		err = fmt.Errorf("the allocation has %d nodes, the point needs %d", len(nodes), js.Nodes)
 	}
-	var addrs []string
-	if err == nil {
-		addrs, err = addresses(ctx, nodes)
-	}
 	if err != nil {
-		return endFailed(js.Bundle, failf("node", "%v", err))
+		return nil, err
+	}
+	addrs, err := addresses(ctx, nodes)
+	if err != nil {
+		return nil, err
 	}
 	box := &Box{} // made when the deployment is known, before anything starts
 	l := &Launch{
@@ -125,15 +174,7 @@ func (js *JobSpec) measure(ctx context.Context, j *Job, dir string, log io.Write
 			l.Place.Port = FreePort() // nodes of one machine share its ports
 		}
 	}
-	j.Progress = func(p Progress) {
-		if raw, err := json.Marshal(p); err == nil {
-			if tmp := filepath.Join(dir, "progress.tmp"); os.WriteFile(tmp, raw, 0o666) == nil {
-				os.Rename(tmp, filepath.Join(dir, "progress.json"))
-			}
-		}
-	}
-	_, err = Measure(ctx, l, j, js.Bundle)
-	return err
+	return l, nil
 }
 
 // allocation lists the nodes that engines run on, and the component of a heterogeneous job that
@@ -250,7 +291,7 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 			continue
 		}
 		seen[p.Node] = true
-		argv := []string{js.Weir, "preflight", "--json", "--bundle", filepath.Dir(js.Bundle), "--timeout", "20s"}
+		argv := []string{js.Weir, "preflight", "--json", "--bundle", filepath.Dir(file), "--timeout", "20s"}
 		if d.Simulated { // it needs no GPU and pins nothing
 			argv = append(argv, "--simulated", "--conc", strconv.Itoa(js.Point.Conc), "--disk-gb", "0.05", "--shm-gb", "0.01")
 		} else {

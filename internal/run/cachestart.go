@@ -23,6 +23,8 @@ const (
 	cleanTries = 3
 	// countersLate is how long an engine's counters may lag behind its answers.
 	countersLate = 3 * time.Second
+	// most is how many tokens of a canary may be cached after a flush: the chat template's own may.
+	most = canaryWords / 2
 )
 
 // A reading is what one canary told.
@@ -203,7 +205,7 @@ func (l *life) grown(ctx context.Context, caches []engine.Process, before counts
 		if before.prompt < 0 && now.prompt < 0 {
 			return record.Unknown, now
 		}
-		if now.prompt-max(before.prompt, 0) >= canaryWords/2 {
+		if now.prompt-max(before.prompt, 0) >= most {
 			return now.hits - max(before.hits, 0), now
 		}
 		if time.Now().After(end) || !sleep(ctx, 20*time.Millisecond) {
@@ -225,7 +227,7 @@ func (l *life) probe(ctx context.Context, url string, caches []engine.Process, s
 	p.ColdCounted, now = l.grown(ctx, caches, before)
 	// Gauges may be older than the flush; what they hold beside the canaries has to go away.
 	room := int64(len(l.probed(caches))) * 4 * max(first.prompt, canaryWords)
-	for end := time.Now().Add(countersLate); now.held > room && time.Now().Before(end) && sleep(ctx, 100*time.Millisecond); {
+	for end := time.Now().Add(countersLate); p.Cold < most && now.held > room && time.Now().Before(end) && sleep(ctx, 100*time.Millisecond); {
 		now.held = l.count(ctx, caches).held
 	}
 	s.HeldTokens = now.held
@@ -237,7 +239,6 @@ func (l *life) probe(ctx context.Context, url string, caches []engine.Process, s
 	p.WarmCounted, _ = l.grown(ctx, caches, now)
 	s.Probes = append(s.Probes, p)
 
-	const most = canaryWords / 2 // the chat template's own tokens may be kept
 	judge := func(clean bool, format string, a ...any) {
 		if s.Clean == nil || *s.Clean && !clean {
 			s.Clean, s.Why = &clean, fmt.Sprintf(format, a...)

@@ -180,15 +180,21 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	var writeErr error
 	lastSay := clock.Now()
 	meter, turns := j.meter(), j.recorded()
-	runErr := replay.RunReal(ctx, s, &marking{Target: t, scraper: sc, passes: j.Load != nil && j.Load.Passes > 1}, clock, func(r *record.Request) {
+	var seen tokens
+	replaying, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	runErr := replay.RunReal(replaying, s, &marking{Target: t, scraper: sc, passes: j.Load != nil && j.Load.Passes > 1}, clock, func(r *record.Request) {
 		meter.Add(r)
 		turns.add(r)
+		seen.add(r)
 		if writeErr == nil {
-			writeErr = w.WriteRequest(r)
+			if writeErr = w.WriteRequest(r); writeErr != nil {
+				giveUp()
+			}
 		}
 		if now := clock.Now(); j.Progress != nil && now-lastSay > int64(200*time.Millisecond) {
 			lastSay = now
-			j.Progress(progress(s, now, duration))
+			j.Progress(seen.into(progress(s, now, duration)))
 		}
 	})
 	if err := errors.Join(observe(ctx, sc, m), stopReaders(ctx, readers)); err != nil && writeErr == nil {

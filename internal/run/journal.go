@@ -30,7 +30,22 @@ const (
 	Waiting   State = "waiting"   // for its allocation; Detail holds the scheduler's state
 	Chosen    State = "chosen"    // by an adaptive sweep; Detail holds the reason
 	Retried   State = "retried"   // failed in a way that may pass; Detail holds class and reason
+	NotBegun  State = "not-begun" // and will not be in this run; Detail holds the reason
+
+	// These are about nodes and the sweep and leave a point's state as it is.
+	Quarantined State = "quarantined" // Nodes get no more points; Detail holds why
+	Released    State = "released"    // Nodes may get points again
+	Dirty       State = "dirty"       // a server that points shared was not clean after its stop
 )
+
+// Settled says whether a point in this state is not waited for any more.
+func (s State) Settled() bool {
+	switch s {
+	case Complete, Failed, Refused, Skipped, Stopped, NotBegun:
+		return true
+	}
+	return false
+}
 
 // An Entry is one line of the journal.
 type Entry struct {
@@ -41,13 +56,22 @@ type Entry struct {
 	Detail string    `json:"detail,omitempty"`
 	// Job is the scheduler's job of the point, empty where none is used.
 	Job string `json:"job,omitempty"`
+	// Nodes are those that an entry is about.
+	Nodes []string `json:"nodes,omitempty"`
+}
+
+// about says whether the entry tells a point's state.
+func (e *Entry) about() bool {
+	return e.Point != "-" && e.State != Quarantined && e.State != Released && e.State != Dirty
 }
 
 // A Journal is the append-only record of a sweep. Every entry is on disk before Append
 // returns. It is not safe for concurrent use.
 type Journal struct {
-	f   *os.File
-	now func() time.Time
+	f       *os.File
+	now     func() time.Time
+	end     int64  // of the last whole entry
+	reserve string // file that gives its room for entries when the disk is full; empty for none
 }
 
 // OpenJournal opens or begins a journal. A last line that a crash left torn is cut off.
@@ -67,7 +91,30 @@ func OpenJournal(path string) (*Journal, error) {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &Journal{f: f, now: time.Now}, nil
+	return &Journal{f: f, now: time.Now, end: end}, nil
+}
+
+// reserveBytes is room for a thousand entries.
+const reserveBytes = 256 << 10
+
+// Reserve takes room on the disk, so that what happens can still be written when it is full. It
+// is given back by Close.
+func (j *Journal) Reserve() error {
+	path := j.f.Name() + ".reserve"
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, reserveBytes))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(path)
+		return fmt.Errorf("there is no room for the journal: %w", err)
+	}
+	j.reserve = path
+	return nil
 }
 
 // wholeLines is the length of the part of f that ends with a newline.
@@ -101,14 +148,36 @@ func (j *Journal) Append(entries ...Entry) error {
 		}
 		all = append(append(all, b...), '\n')
 	}
-	if _, err := j.f.Write(all); err != nil {
-		return err
+	err := j.write(all)
+	if err != nil && noRoom(err) && j.reserve != "" {
+		os.Remove(j.reserve)
+		j.reserve = ""
+		err = j.write(all)
 	}
-	return j.f.Sync()
+	return err
+}
+
+// write appends all of b or nothing.
+func (j *Journal) write(b []byte) error {
+	_, err := j.f.Write(b)
+	if err == nil {
+		err = j.f.Sync()
+	}
+	if err != nil { // half a line would spoil the next one
+		_, seekErr := j.f.Seek(j.end, io.SeekStart)
+		return errors.Join(err, j.f.Truncate(j.end), seekErr)
+	}
+	j.end += int64(len(b))
+	return nil
 }
 
 // Close closes the file.
-func (j *Journal) Close() error { return j.f.Close() }
+func (j *Journal) Close() error {
+	if j.reserve != "" {
+		os.Remove(j.reserve)
+	}
+	return j.f.Close()
+}
 
 // ReadJournal returns the entries of a journal in order; a torn last line is left out. A line
 // in the middle that is not an entry is an error that names it.

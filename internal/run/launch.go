@@ -75,6 +75,7 @@ type life struct {
 	// salt keeps its prompts apart from those of other points on the same server; empty for a
 	// point that has the server to itself.
 	salt string
+	from map[string]int64 // lengths of the server's logs when the point began, where it shares one
 }
 
 // Defaults of recipes that set no times.
@@ -220,6 +221,9 @@ func (l *Launch) life(j *Job, logs string) (*life, error) {
 	p := &life{Launch: l, recipe: j.Recipe, dir: filepath.Join(l.Scratch, filepath.Base(BundleDir("", j)))}
 	if p.d, err = engine.Build(q, j.Verdict, j.Recipe, l.Place); err != nil {
 		return nil, failf("config", "%v", err)
+	}
+	if err := Reap(filepath.Dir(p.dir), filepath.Base(p.dir)); err != nil {
+		return nil, failf("node", "%v", err)
 	}
 	if err := os.MkdirAll(p.dir, 0o777); err != nil {
 		return nil, failf("node", "%v", err)

@@ -105,7 +105,7 @@ func (g *group) start(p engine.Process) error {
 		g.mu.Unlock()
 		close(x.done)
 	}()
-	return nil
+	return noteProcess(filepath.Join(dir, pidFile), x.cmd.Process.Pid)
 }
 
 // dead says how the first process ended that should not have, with the last lines that matter.

@@ -30,6 +30,8 @@ type Job struct {
 	Replay  replay.Options
 	Load    *replay.Load // an open or closed loop in place of agentic replay
 	Repeat  int          // from 0; every repeat has an own seed
+	// Priority is the job's place among others: higher ones are begun first.
+	Priority int
 	// Recipe starts the engine; nil for the simulated engine in virtual time and for servers that
 	// run already. CorpusPath is where Corpus was read from, for executors that run elsewhere.
 	Recipe     *engine.Recipe
@@ -67,6 +69,44 @@ type Progress struct {
 	NowNs  int64 // since the run's epoch
 	EndNs  int64 // planned end of profiling since the epoch, 0 while it is not known
 	Counts replay.Counts
+	// InputTokens are prompt tokens of requests that ended, and HitTokens those of them that the
+	// server says it found cached, of the HitOf prompt tokens about which it says something; all
+	// phases.
+	InputTokens, HitTokens, HitOf int64
+}
+
+// Hit is the share of prompt tokens found in a cache so far; nil where the server says nothing.
+func (p *Progress) Hit() *float64 {
+	if p.HitOf <= 0 {
+		return nil
+	}
+	v := float64(p.HitTokens) / float64(p.HitOf)
+	return &v
+}
+
+// tokens counts what requests bring.
+type tokens struct{ input, hit, hitOf int64 }
+
+func (t *tokens) add(r *record.Request) {
+	if r.PromptTokens <= 0 {
+		return
+	}
+	t.input += r.PromptTokens
+	h := r.Hits
+	switch {
+	case h.Total >= 0:
+		t.hit += h.Total
+	case h.Device >= 0:
+		t.hit += h.Device + max(h.Host, 0) + max(h.Storage, 0)
+	default:
+		return
+	}
+	t.hitOf += r.PromptTokens
+}
+
+func (t *tokens) into(p Progress) Progress {
+	p.InputTokens, p.HitTokens, p.HitOf = t.input, t.hit, t.hitOf
+	return p
 }
 
 // An Executor measures a job and leaves the bundle unsealed, with point.json and all records in

@@ -36,7 +36,7 @@ func (s *Sweep) Check() error {
 		if err := ours(dir, j); err != nil {
 			return err
 		}
-		if r, ok := remote(s.Executor, j); ok {
+		if r, ok := executorOf(s.Executor, j).(Remote); ok {
 			if err := r.Ours(j, dir); err != nil {
 				return err
 			}

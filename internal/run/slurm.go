@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,19 +22,19 @@ import (
 	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
-	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/spec"
 )
 
 // slurmDir is the folder in a sweep's folder for what is under way on a cluster.
 const slurmDir = ".slurm"
 
-// Slurm measures jobs on a cluster: one allocation a point. The allocation runs this program,
-// which starts the engines with srun, replays and writes the bundle into a folder of its own; so
-// it needs nobody outside. This side submits, waits, and moves whole bundles to their place. A
-// token ties an allocation to its point: it stands in the scheduler's comment, and an allocation
-// whose token is not the point's current one does nothing. So whatever process dies when, no
-// point is measured twice at the same time and nothing that runs is lost.
+// Slurm measures jobs on a cluster: one allocation a point, or one for the points that share a
+// server. The allocation runs this program, which starts the engines with srun, replays and writes
+// the bundles into a folder of its own; so it needs nobody outside. This side submits, waits, and
+// moves whole bundles to their place. A token ties an allocation to its points: it stands in the
+// scheduler's comment, and an allocation whose token is not the current one does nothing. So
+// whatever process dies when, no point is measured twice at the same time and nothing that runs
+// is lost.
 //
 // Only machine-readable output of Slurm is read, and only from its standard output.
 type Slurm struct {
@@ -44,14 +43,26 @@ type Slurm struct {
 	Poll    time.Duration // between two looks at the queue; 2 s when 0
 	Cluster func(runner string) (*spec.Cluster, error)
 	GPU     *GPUs // how devices are read; nil reads none
-	// SubmitOnly ends with Submitted as soon as the allocation is asked for.
+	// SubmitOnly ends with ErrSubmitted as soon as the allocation is asked for.
 	SubmitOnly bool
+	// Share says that points that one server can measure share an allocation and the server.
+	Share   bool
+	Unclean Unclean
+	// Top is the highest priority of a job of the sweep: others stand behind it in the queue.
+	Top int
 
 	mu         sync.Mutex
 	queue      map[string]queued // by comment
 	looked     time.Time
-	quarantine map[string]string // node, and why
+	quarantine map[string]string // node, and why; nil until the journal was read
+	homes      map[string]string // by point: the folder of the unit that it is in
 }
+
+// progressSuffix ends the name of a file with a point's progress.
+const progressSuffix = ".progress.json"
+
+// cancelWait bounds how long a cancelled allocation is waited for.
+const cancelWait = time.Minute
 
 // ErrSubmitted is returned for a job that was submitted and is not waited for.
 var ErrSubmitted = errors.New("submitted")
@@ -61,100 +72,77 @@ type queued struct {
 	id, state, reason, nodes string
 }
 
-// retries are how often a point is tried again after a failure of a class.
-var retries = map[string]int{"node": 3, "start": 1, "crash": 1}
-
-// A JobSpec is all that an allocation needs to measure its point.
+// A JobSpec is all that an allocation needs to measure its points.
 type JobSpec struct {
-	Token   string         `json:"token"`
-	Current string         `json:"current"` // file that holds the point's current token
-	Bundle  string         `json:"bundle"`  // folder to write
+	Token   string   `json:"token"`
+	Current string   `json:"current"` // file that holds the current token
+	Members []Member `json:"members"` // in the order in which they are measured
+	// Point is the one that the nodes are looked at for: that with the most requests at once.
 	Point   *spec.Point    `json:"point"`
-	Repeat  int            `json:"repeat"`
+	Shared  bool           `json:"shared"`  // one server measures all members
+	Unclean Unclean        `json:"unclean"` // what becomes of a member whose server was not clean
 	Corpus  string         `json:"corpus"`
 	Print   string         `json:"fingerprint"` // of the corpus
-	Traces  int            `json:"traces"`      // in it
-	Replay  replay.Options `json:"replay"`
 	Recipe  *engine.Recipe `json:"recipe"`
 	Cluster *spec.Cluster  `json:"cluster"`
 	Facts   string         `json:"facts,omitempty"`
+	Limit   *float64       `json:"client_limit,omitempty"`
 	Weir    string         `json:"weir"`
 	Version string         `json:"version"`
 	Nodes   int            `json:"nodes"`
-	GPU     *GPUs          `json:"gpu,omitempty"`          // how devices are read; nil reads none
-	Limit   *float64       `json:"client_limit,omitempty"` // Job.ClientLimit
+	GPU     *GPUs          `json:"gpu,omitempty"` // how devices are read; nil reads none
+}
+
+// A Member is one point of an allocation.
+type Member struct {
+	Name     string         `json:"name"` // of its folder in the sweep's
+	Bundle   string         `json:"bundle"`
+	Progress string         `json:"progress"` // file with its Progress while it runs
+	Point    *spec.Point    `json:"point"`
+	Repeat   int            `json:"repeat"`
+	Replay   replay.Options `json:"replay"`
+	Print    string         `json:"fingerprint"` // of its corpus
+	Traces   int            `json:"traces"`      // in it
 }
 
 // Name is "slurm".
 func (*Slurm) Name() string { return "slurm" }
 
-// Measure is not how an allocation is used: Bundle is.
+// Measure is not how an allocation is used: Bundles is.
 func (s *Slurm) Measure(context.Context, *Job, *record.BundleWriter) error {
 	return failf("config", "an allocation writes its own bundle")
 }
 
-// attempt is one allocation of a point.
+// attempt is one allocation of a unit.
 type attempt struct {
 	dir     string
 	token   string
 	comment string
+	members []string
+	ends    int // of members that this process saw
+	spec    JobSpec
 }
 
-func (a *attempt) bundle() string { return filepath.Join(a.dir, "bundle") }
-
-// Bundle implements Remote.
-func (s *Slurm) Bundle(ctx context.Context, j *Job, dir string) (*result.Result, error) {
-	home := filepath.Join(s.Dir, slurmDir, filepath.Base(dir))
-	a, err := s.current(home)
-	if err != nil {
-		return nil, err
-	}
-	tried := map[string]int{}
-	for {
-		if a != nil && !s.begun(ctx, a) {
-			a = nil
-		}
-		if a == nil {
-			if a, err = s.submit(ctx, j, home); err != nil {
-				return nil, err
-			}
-		}
-		if s.SubmitOnly {
-			return nil, ErrSubmitted
-		}
-		fail := s.wait(ctx, j, a)
-		if ctx.Err() != nil {
-			s.cancel(a)
-			return nil, ctx.Err()
-		}
-		if fail != nil && tried[fail.Class] < retries[fail.Class] {
-			tried[fail.Class]++
-			j.note(Entry{State: Retried, Detail: fail.Error()})
-			a = nil
-			continue
-		}
-		return s.collect(j, a, home, dir, fail)
-	}
-}
+func (a *attempt) bundle(name string) string   { return filepath.Join(a.dir, name) }
+func (a *attempt) progress(name string) string { return filepath.Join(a.dir, name+progressSuffix) }
 
 // Ours implements Remote.
 func (s *Slurm) Ours(j *Job, dir string) error {
-	home := filepath.Join(s.Dir, slurmDir, filepath.Base(dir))
+	name := filepath.Base(dir)
+	home := s.underWay()[name]
+	if home == "" {
+		return nil
+	}
 	a, err := s.current(home)
 	if err != nil || a == nil {
 		return err
 	}
-	raw, err := os.ReadFile(filepath.Join(a.dir, "job.json"))
-	var js JobSpec
-	if err != nil || json.Unmarshal(raw, &js) != nil {
-		return nil // it was not submitted
-	}
-	there, err := js.asked()
+	there, err := a.spec.asked(name)
 	if err != nil {
 		return err
 	}
 	mine := s.spec(j)
-	here, err := mine.asked()
+	here, err := mine.asked(name)
 	if err != nil {
 		return err
 	}
@@ -165,35 +153,54 @@ func (s *Slurm) Ours(j *Job, dir string) error {
 	return otherRun(a.dir, j.Point, diff)
 }
 
-// spec is what an allocation is told of a job, beside its place.
-func (s *Slurm) spec(j *Job) JobSpec {
-	return JobSpec{Point: j.Point, Repeat: j.Repeat, Corpus: j.CorpusPath, Print: j.Corpus.Fingerprint, Traces: len(j.Corpus.Traces),
-		Replay: j.Replay, Recipe: j.Recipe, Weir: s.Weir, Version: j.Version, Limit: j.ClientLimit, Facts: j.Facts}
+// underWay are the points that have an allocation, with the folder of its unit.
+func (s *Slurm) underWay() map[string]string {
+	out := map[string]string{}
+	found, _ := filepath.Glob(filepath.Join(s.Dir, slurmDir, "*", "current"))
+	for _, f := range found {
+		if a, err := s.current(filepath.Dir(f)); err == nil && a != nil {
+			for _, m := range a.members {
+				out[m] = filepath.Dir(f)
+			}
+		}
+	}
+	return out
 }
 
-// asked is the part of a bundle's meta that the allocation's job decides.
-func (js *JobSpec) asked() (*record.Meta, error) {
+// spec is what an allocation is told of jobs, beside its place.
+func (s *Slurm) spec(jobs ...*Job) JobSpec {
+	j := jobs[0]
+	js := JobSpec{Point: j.Point, Shared: s.Share, Unclean: s.Unclean, Corpus: j.CorpusPath, Print: j.Corpus.Fingerprint,
+		Recipe: j.Recipe, Weir: s.Weir, Version: j.Version, GPU: s.GPU, Limit: j.ClientLimit, Facts: j.Facts}
+	for _, j := range jobs {
+		js.Members = append(js.Members, Member{Name: filepath.Base(BundleDir("", j)), Point: j.Point, Repeat: j.Repeat, Replay: j.Replay,
+			Print: j.Corpus.Fingerprint, Traces: len(j.Corpus.Traces)})
+		if j.Point.Conc > js.Point.Conc {
+			js.Point = j.Point
+		}
+	}
+	return js
+}
+
+// asked is the part of a member's meta that the allocation's job decides.
+func (js *JobSpec) asked(name string) (*record.Meta, error) {
 	j := Job{Recipe: js.Recipe}
 	m := record.NewMeta()
-	m.Repeat, m.ClientLimit, m.Facts = js.Repeat, js.Limit, factsSum(js.Facts)
+	m.ClientLimit, m.Facts = js.Limit, factsSum(js.Facts)
 	m.Recipe = j.recipeJSON()
-	m.Corpus = record.Corpus{Name: js.Corpus, Fingerprint: js.Print, Traces: js.Traces}
-	var err error
-	m.Replay, err = json.Marshal(js.Replay)
-	return m, err
-}
-
-// Settled implements Remote.
-func (s *Slurm) Settled(dir string) {
-	home := filepath.Join(s.Dir, slurmDir, filepath.Base(dir))
-	if a, err := s.current(home); err == nil && a != nil {
-		s.cancel(a)
+	for _, x := range js.Members {
+		if x.Name == name {
+			m.Repeat = x.Repeat
+			m.Corpus = record.Corpus{Name: js.Corpus, Fingerprint: x.Print, Traces: x.Traces}
+			var err error
+			m.Replay, err = json.Marshal(x.Replay)
+			return m, err
+		}
 	}
-	os.RemoveAll(home)
-	os.Remove(filepath.Dir(home)) // when it was the last
+	return m, fmt.Errorf("%s is not in its allocation", name)
 }
 
-// current is the attempt that a point's folder names, nil where there is none.
+// current is the attempt that a unit's folder names, nil where there is none.
 func (s *Slurm) current(home string) (*attempt, error) {
 	b, err := os.ReadFile(filepath.Join(home, "current"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -202,28 +209,41 @@ func (s *Slurm) current(home string) (*attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.attempt(home, strings.TrimSpace(string(b))), nil
+	a := s.attempt(home, strings.TrimSpace(string(b)))
+	raw, err := os.ReadFile(filepath.Join(a.dir, "job.json"))
+	if err == nil {
+		err = json.Unmarshal(raw, &a.spec)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range a.spec.Members {
+		a.members = append(a.members, m.Name)
+	}
+	return a, nil
 }
 
 func (s *Slurm) attempt(home, token string) *attempt {
-	return &attempt{dir: filepath.Join(home, token), token: token, comment: "weir:" + s.id() + ":" + token}
+	return &attempt{dir: filepath.Join(home, token), token: token, comment: s.prefix() + token}
 }
 
-// id tells sweeps apart.
-func (s *Slurm) id() string {
+// prefix begins the comments of all allocations of the sweep.
+func (s *Slurm) prefix() string {
 	h := sha256.Sum256([]byte(s.Dir))
-	return hex.EncodeToString(h[:4])
+	return "weir:" + hex.EncodeToString(h[:4]) + ":"
 }
 
 // begun says whether an attempt of an earlier process was submitted: the scheduler knows it, or
-// its bundle has an end. One that the scheduler does not know, looked for twice, was not.
+// one of its bundles has an end. One that the scheduler does not know, looked for twice, was not.
 func (s *Slurm) begun(ctx context.Context, a *attempt) bool {
 	for try := range 2 {
 		if try > 0 && !sleep(ctx, s.poll()) {
 			return true
 		}
-		if ended(a.bundle()) != "" {
-			return true
+		for _, m := range a.members {
+			if ended(a.bundle(m)) != "" {
+				return true
+			}
 		}
 		if _, err := os.Stat(filepath.Join(a.dir, "job")); err == nil {
 			return true
@@ -235,21 +255,22 @@ func (s *Slurm) begun(ctx context.Context, a *attempt) bool {
 	return false
 }
 
-// submit asks for an allocation. The token is current before the scheduler hears of it.
-func (s *Slurm) submit(ctx context.Context, j *Job, home string) (*attempt, error) {
-	cluster, err := s.Cluster(j.Point.Runner)
+// submit asks for an allocation for jobs. The token is current before the scheduler hears of it.
+func (s *Slurm) submit(ctx context.Context, jobs []*Job, home string) (*attempt, error) {
+	first := jobs[0]
+	cluster, err := s.Cluster(first.Point.Runner)
 	if err != nil {
 		return nil, failf("config", "%v", err)
 	}
-	q, err := j.Recipe.Planned(j.Point)
+	q, err := first.Recipe.Planned(first.Point)
 	if err != nil {
 		return nil, failf("config", "%v", err)
 	}
-	d, err := engine.Build(q, j.Verdict, j.Recipe, engine.Place{Weir: s.Weir, Model: cluster.Models[j.Point.Model]})
+	d, err := engine.Build(q, first.Verdict, first.Recipe, engine.Place{Weir: s.Weir, Model: cluster.Models[first.Point.Model]})
 	if err != nil {
 		return nil, failf("config", "%v", err)
 	}
-	corpusPath, err := filepath.Abs(j.CorpusPath)
+	corpusPath, err := filepath.Abs(first.CorpusPath)
 	if err != nil {
 		return nil, err
 	}
@@ -257,20 +278,28 @@ func (s *Slurm) submit(ctx context.Context, j *Job, home string) (*attempt, erro
 	if err := os.MkdirAll(a.dir, 0o777); err != nil {
 		return nil, err
 	}
-	js := s.spec(j)
-	js.Token, js.Current, js.Bundle = a.token, filepath.Join(home, "current"), a.bundle()
+	js := s.spec(jobs...)
+	js.Token, js.Current = a.token, filepath.Join(home, "current")
 	js.Corpus, js.Cluster, js.Nodes = corpusPath, cluster, max(1, d.Nodes)
+	for i := range js.Members {
+		m := &js.Members[i]
+		m.Bundle, m.Progress = a.bundle(m.Name), a.progress(m.Name)
+		a.members = append(a.members, m.Name)
+	}
 	raw, err := json.MarshalIndent(js, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	script := s.Script(j, a, cluster, js.Nodes)
-	for name, text := range map[string]string{filepath.Join(a.dir, "job.json"): string(raw) + "\n", filepath.Join(a.dir, "script.sh"): script, js.Current: a.token + "\n"} {
-		if name != js.Current {
-			if err := writeAtomic(name, text); err != nil {
-				return nil, err
-			}
-		}
+	without, err := s.excluded(ctx, cluster.Slurm, first.Point)
+	if err != nil {
+		return nil, err
+	}
+	script := s.Script(jobs, a, cluster, js.Nodes, without)
+	if err := writeAtomic(filepath.Join(a.dir, "job.json"), string(raw)+"\n"); err != nil {
+		return nil, err
+	}
+	if err := writeAtomic(filepath.Join(a.dir, "script.sh"), script); err != nil {
+		return nil, err
 	}
 	if err := writeAtomic(js.Current, a.token+"\n"); err != nil {
 		return nil, err
@@ -286,7 +315,9 @@ func (s *Slurm) submit(ctx context.Context, j *Job, home string) (*attempt, erro
 	if err := writeAtomic(filepath.Join(a.dir, "job"), id+"\n"); err != nil {
 		return nil, err
 	}
-	j.note(Entry{State: Submitted, Job: id, Detail: a.token})
+	for _, j := range jobs {
+		j.note(Entry{State: Submitted, Job: id, Detail: a.token})
+	}
 	return a, nil
 }
 
@@ -296,9 +327,9 @@ func newToken() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Script is the batch script of an attempt.
-func (s *Slurm) Script(j *Job, a *attempt, c *spec.Cluster, nodes int) string {
-	o := c.Slurm
+// Script is the batch script of an attempt that does not get the nodes in without.
+func (s *Slurm) Script(jobs []*Job, a *attempt, c *spec.Cluster, nodes int, without []string) string {
+	o, j := c.Slurm, jobs[0]
 	var b strings.Builder
 	b.WriteString("#!/usr/bin/env bash\n")
 	opt := func(name, value string) {
@@ -325,13 +356,16 @@ func (s *Slurm) Script(j *Job, a *attempt, c *spec.Cluster, nodes int) string {
 		if o.Exclusive {
 			b.WriteString("#SBATCH --exclusive\n")
 		}
-		opt("exclude", strings.Join(s.excluded(o, j.Point), ","))
+		opt("exclude", strings.Join(without, ","))
 	}
 	opt("job-name", "weir-"+filepath.Base(filepath.Dir(a.dir)))
 	opt("comment", a.comment)
 	opt("output", filepath.Join(a.dir, "out.log"))
 	opt("error", filepath.Join(a.dir, "out.log"))
-	b.WriteString("#SBATCH --no-requeue\n")
+	b.WriteString("#SBATCH --no-requeue\n") // a failed point is submitted again under a token of its own
+	if s.Top > j.Priority {
+		opt("nice", strconv.FormatInt(min(niceStep*int64(s.Top-j.Priority), 1<<30), 10))
+	}
 	common()
 	if o.Client == "own-node" {
 		opt("nodes", "1")
@@ -340,168 +374,64 @@ func (s *Slurm) Script(j *Job, a *attempt, c *spec.Cluster, nodes int) string {
 		common()
 	}
 	engines()
-	fmt.Fprintf(&b, "# %s, concurrency %d\nexec %s point --job %s\n", j.Point.Name, j.Point.Conc, engine.Quote(s.Weir), engine.Quote(filepath.Join(a.dir, "job.json")))
+	for _, j := range jobs {
+		fmt.Fprintf(&b, "# %s, concurrency %d\n", j.Point.Name, j.Point.Conc)
+	}
+	fmt.Fprintf(&b, "exec %s point --job %s\n", engine.Quote(s.Weir), engine.Quote(filepath.Join(a.dir, "job.json")))
 	return b.String()
 }
 
-// excluded are the nodes that a point does not get: by the fleet's rules, those that are not
-// among the nodes to choose from being the scheduler's affair, and those in quarantine.
-func (s *Slurm) excluded(o *spec.Slurm, p *spec.Point) []string {
-	var out []string
-	for _, e := range o.Exclude {
-		if (e.Framework == "" || e.Framework == p.Framework) && (e.Model == "" || e.Model == p.ModelPrefix) {
-			out = append(out, e.Nodes...)
+// niceStep is what a priority that is lower by one takes off an allocation's priority, enough to
+// outweigh its age in every plugin of Slurm.
+const niceStep = 10_000
+
+// excluded are the nodes that a point does not get: by the fleet's rules, and those in quarantine.
+// Where the fleet names nodes to choose from, all others of the partition are excluded, because
+// --nodelist would ask for all that it names.
+func (s *Slurm) excluded(ctx context.Context, o *spec.Slurm, p *spec.Point) ([]string, error) {
+	out, only := o.NodesFor(p)
+	if only != nil {
+		args := []string{"--noheader", "--Node", "--format=%N"}
+		if o.Partition != "" {
+			args = append(args, "--partition="+o.Partition)
+		}
+		text, err := slurmCommand(ctx, "sinfo", args...)
+		if err != nil {
+			return nil, failf("config", "%v", err)
+		}
+		all := strings.Fields(text)
+		out = append(out, slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(only, n) })...)
+		if !slices.ContainsFunc(all, func(n string) bool { return !slices.Contains(out, n) }) {
+			return nil, failf("config", "the fleet leaves %s no node of partition %s: it may run on %s", p.Key, o.Partition, strings.Join(only, ", "))
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out = append(out, slices.Sorted(maps.Keys(s.quarantine))...)
+	out = append(out, s.quarantined()...)
 	slices.Sort(out)
-	return slices.Compact(out)
-}
-
-// terminal are the states in which an allocation is over, with the class of a failure where the
-// bundle has no end.
-var terminal = map[string]string{
-	"COMPLETED": "crash", "FAILED": "crash", "CANCELLED": "cancelled", "TIMEOUT": "stall", "DEADLINE": "stall",
-	"NODE_FAIL": "node", "BOOT_FAIL": "node", "PREEMPTED": "node", "REVOKED": "node", "OUT_OF_MEMORY": "capacity",
-}
-
-// wait returns when the attempt is over: nil for a complete bundle.
-func (s *Slurm) wait(ctx context.Context, j *Job, a *attempt) *Failure {
-	missing := 0
-	said := ""
-	for {
-		q, known, err := s.look(ctx, a)
-		switch class, over := terminal[q.state]; {
-		case ended(a.bundle()) == record.CompleteFile && (!known || over):
-			return nil
-		case ended(a.bundle()) == record.FailedFile && (!known || over && q.state != "CANCELLED" && class != "node"):
-			return failedBundle(a.bundle())
-		case ended(a.bundle()) == record.FailedFile && over: // what the scheduler did is the cause
-			f := failedBundle(a.bundle())
-			return failf(class, "job %s on %s ended as %s; seen from inside: %s", q.id, q.nodes, q.state, f.Error())
-		case err != nil || ctx.Err() != nil:
-			missing = 0 // the scheduler does not answer: it knows, and will say
-		case !known || over:
-			// The last files of the allocation may come later than the scheduler's word.
-			if missing++; missing < 3 {
-				break
-			}
-			if !known {
-				return failf("node", "the scheduler knows nothing of the allocation %s any more and it left no result", a.token)
-			}
-			f := failf(class, "job %s on %s ended as %s (%s) without a result; last lines: %s", q.id, q.nodes, q.state, q.reason,
-				strings.Join(lastLines(filepath.Join(a.dir, "out.log"), 3), " | "))
-			if q.state == "NODE_FAIL" || q.state == "BOOT_FAIL" {
-				s.exclude(ctx, q.nodes, f.Reason)
-			}
-			return f
-		default:
-			missing = 0
-			if q.state != said {
-				said = q.state
-				j.note(Entry{State: Waiting, Job: q.id, Detail: strings.ToLower(q.state) + " on " + q.nodes})
-			}
-			if p, ok := readProgress(a.dir); ok && j.Progress != nil && p != (Progress{}) {
-				j.Progress(p)
-			}
-		}
-		if !sleep(ctx, s.poll()) {
-			return failf("cancelled", "interrupted")
-		}
-	}
-}
-
-// exclude puts nodes into quarantine for the rest of the sweep.
-func (s *Slurm) exclude(ctx context.Context, list, why string) {
-	out, err := slurmCommand(ctx, "scontrol", "show", "hostnames", list)
-	if err != nil {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.quarantine == nil {
-		s.quarantine = map[string]string{}
-	}
-	for _, n := range strings.Fields(out) {
-		s.quarantine[n] = why
-	}
-}
-
-// collect moves the attempt's bundle to its place and clears the point's folder.
-func (s *Slurm) collect(j *Job, a *attempt, home, dir string, fail *Failure) (*result.Result, error) {
-	if ended(a.bundle()) == "" {
-		w, err := record.CreateBundle(a.bundle())
-		if err != nil {
-			return nil, err
-		}
-		m, err := j.meta()
-		if err == nil {
-			err = w.WriteMeta(m)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := w.Fail(fail.Class, fail.Reason); err != nil {
-			return nil, err
-		}
-	}
-	if raw, err := os.ReadFile(filepath.Join(a.dir, "out.log")); err == nil {
-		os.WriteFile(filepath.Join(a.bundle(), record.LogsDir, "slurm.log"), raw, 0o666)
-	}
-	if err := os.RemoveAll(dir); err != nil { // a failed bundle of an earlier run
-		return nil, err
-	}
-	if err := os.Rename(a.bundle(), dir); err != nil {
-		return nil, err
-	}
-	if err := os.RemoveAll(home); err != nil {
-		return nil, err
-	}
-	os.Remove(filepath.Dir(home)) // when it was the last
-	if fail != nil {
-		return nil, fail
-	}
-	return result.DeriveDir(dir)
-}
-
-// cancel ends an attempt's allocation and waits until it is gone.
-func (s *Slurm) cancel(a *attempt) {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
-	defer stop()
-	for asked := false; ; {
-		s.forget()
-		q, known, err := s.look(ctx, a)
-		if err == nil {
-			if _, over := terminal[q.state]; !known || over {
-				os.RemoveAll(filepath.Dir(a.dir))
-				return
-			}
-			if !asked {
-				_, err = slurmCommand(ctx, "scancel", q.id)
-				asked = err == nil
-			}
-		}
-		if !sleep(ctx, s.poll()) {
-			return
-		}
-	}
+	return slices.Compact(out), nil
 }
 
 // look is what the scheduler says of an attempt; one look at the queue serves all points.
 func (s *Slurm) look(ctx context.Context, a *attempt) (queued, bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.queue == nil || time.Since(s.looked) > s.poll()/2 {
-		out, err := slurmCommand(ctx, "squeue", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%k")
-		if err != nil {
-			return queued{}, false, err
-		}
-		s.queue, s.looked = parseQueue(out), time.Now()
+	if err := s.refresh(ctx); err != nil {
+		return queued{}, false, err
 	}
 	q, ok := s.queue[a.comment]
 	return q, ok, nil
+}
+
+// refresh looks at the queue when what is known of it is old. s.mu is held.
+func (s *Slurm) refresh(ctx context.Context) error {
+	if s.queue != nil && time.Since(s.looked) <= s.poll()/2 {
+		return nil
+	}
+	out, err := slurmCommand(ctx, "squeue", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%k")
+	if err != nil {
+		return err
+	}
+	s.queue, s.looked = parseQueue(out), time.Now()
+	return nil
 }
 
 func (s *Slurm) forget() {
@@ -601,9 +531,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func readProgress(dir string) (Progress, bool) {
+func readProgress(file string) (Progress, bool) {
 	var p Progress
-	raw, err := os.ReadFile(filepath.Join(dir, "progress.json"))
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		return p, false
 	}

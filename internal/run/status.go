@@ -27,8 +27,44 @@ type PointStatus struct {
 	// is not known.
 	Progress *Progress     `json:"progress,omitempty"`
 	Left     time.Duration `json:"left,omitempty"`
-	Hit      *float64      `json:"hit,omitempty"` // of a complete point
+	Hit      *float64      `json:"hit,omitempty"` // share of prompt tokens, of a running point so far
 	Valid    *bool         `json:"valid,omitempty"`
+}
+
+// liveFile holds how far the running points of a sweep are, by name, while a process runs it.
+const liveFile = ".progress.json"
+
+// liveEvery is the time between two writes of liveFile.
+const liveEvery = time.Second
+
+// live keeps liveFile. It is not safe for concurrent use.
+type live struct {
+	path    string
+	points  map[string]Progress
+	written time.Time
+}
+
+// set takes a point's progress; nil takes the point out.
+func (l *live) set(point string, p *Progress) {
+	if _, had := l.points[point]; p == nil && !had {
+		return
+	}
+	if p == nil {
+		delete(l.points, point)
+	} else {
+		l.points[point] = *p
+	}
+	if p != nil && time.Since(l.written) < liveEvery {
+		return
+	}
+	l.written = time.Now()
+	raw, err := json.Marshal(l.points)
+	if err != nil {
+		return
+	}
+	if tmp := l.path + ".tmp"; os.WriteFile(tmp, raw, 0o666) == nil { // who looks can do without
+		os.Rename(tmp, l.path)
+	}
 }
 
 // ReadStatus is the state of every point of a sweep in the order in which the journal names
@@ -41,8 +77,8 @@ func ReadStatus(dir string) ([]*PointStatus, error) {
 	var out []*PointStatus
 	by := map[string]*PointStatus{}
 	for _, e := range entries {
-		if e.Point == "-" {
-			continue // about the sweep, not about a point
+		if !e.about() {
+			continue
 		}
 		p := by[e.Point]
 		if p == nil {
@@ -61,34 +97,54 @@ func ReadStatus(dir string) ([]*PointStatus, error) {
 			p.Job = e.Job
 		}
 	}
+	now := running(dir)
 	for _, p := range out {
-		if err := p.look(dir); err != nil {
+		if err := p.look(dir, now); err != nil {
 			return nil, err
 		}
 	}
 	return out, nil
 }
 
+// running is the progress of points by name, from the process that runs the sweep and from
+// allocations, which go on without it.
+func running(dir string) map[string]Progress {
+	out := map[string]Progress{}
+	if raw, err := os.ReadFile(filepath.Join(dir, liveFile)); err == nil {
+		json.Unmarshal(raw, &out)
+	}
+	homes, _ := filepath.Glob(filepath.Join(dir, slurmDir, "*", "current"))
+	for _, f := range homes {
+		token, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		files, _ := filepath.Glob(filepath.Join(filepath.Dir(f), strings.TrimSpace(string(token)), "*"+progressSuffix))
+		for _, file := range files {
+			if p, ok := readProgress(file); ok {
+				out[strings.TrimSuffix(filepath.Base(file), progressSuffix)] = p
+			}
+		}
+	}
+	return out
+}
+
 // look adds what the point's folders say.
-func (p *PointStatus) look(dir string) error {
+func (p *PointStatus) look(dir string, now map[string]Progress) error {
 	raw, err := os.ReadFile(filepath.Join(dir, p.Point, record.ResultFile))
-	if err == nil {
+	switch {
+	case err == nil:
 		var r result.Result
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return err
 		}
 		p.Hit, p.Valid = r.Hits.Total, &r.Valid
 		return nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	home := filepath.Join(dir, slurmDir, p.Point)
-	token, err := os.ReadFile(filepath.Join(home, "current"))
-	if err != nil {
-		return nil // not on a cluster, or done
-	}
-	if pr, ok := readProgress(filepath.Join(home, strings.TrimSpace(string(token)))); ok {
-		p.Progress = &pr
+	if pr, ok := now[p.Point]; ok && !p.State.Settled() {
+		p.Progress, p.Hit = &pr, pr.Hit()
 		if pr.EndNs > pr.NowNs {
 			p.Left = time.Duration(pr.EndNs - pr.NowNs)
 		}

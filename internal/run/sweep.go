@@ -23,6 +23,15 @@ type Sweep struct {
 	Executor Executor
 	Parallel int  // jobs at once, at least 1
 	FailFast bool // stop beginning jobs after the first that failed
+	// ShareServer measures jobs that one server can measure one after the other on it; Unclean
+	// says what becomes of one whose server was not clean.
+	ShareServer bool
+	Unclean     Unclean
+	// GPUHours is the budget: a job whose GPUs times its duration would exceed what is left of it is
+	// not begun. 0 is without limit. Jobs of earlier runs with whole bundles count.
+	GPUHours float64
+	// Release are nodes that come out of quarantine before anything is begun.
+	Release []string
 	// Adaptive chooses which jobs are begun, one at a time; nil begins all, in order.
 	Adaptive *Adaptive
 
@@ -41,7 +50,7 @@ type Update struct {
 
 // Counts of how a sweep's jobs ended.
 type Summary struct {
-	Complete, Skipped, Invalid, Refused, Failed, Stopped int
+	Complete, Skipped, Invalid, Refused, Failed, Stopped, NotBegun int
 }
 
 // ErrLocked is returned when another process runs a sweep in the same folder.
@@ -77,6 +86,14 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		return sum, err
 	}
 	defer journal.Close()
+	if err := journal.Reserve(); err != nil {
+		return sum, err
+	}
+	if err := Reap(filepath.Join(s.Dir, WorkDir)); err != nil {
+		return sum, err
+	}
+	ctx, stop := s.cancellable(ctx)
+	defer stop()
 	if err := sweepPartials(s.Dir); err != nil {
 		return sum, err
 	}
@@ -84,13 +101,25 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 	if err := s.plan(journal); err != nil {
 		return sum, err
 	}
+	if len(s.Release) > 0 {
+		if err := journal.Append(Entry{Point: "-", State: Released, Nodes: s.Release}); err != nil {
+			return sum, err
+		}
+	}
 
 	var mu sync.Mutex // guards sum, journal and Report
 	var journalErr error
+	now := &live{path: filepath.Join(s.Dir, liveFile), points: map[string]Progress{}}
+	defer os.Remove(now.path)
 	say := func(u Update, detail string) {
 		mu.Lock()
 		defer mu.Unlock()
 		j := s.Jobs[u.Index]
+		if name := filepath.Base(BundleDir(s.Dir, j)); u.State == Started {
+			now.set(name, &u.Progress)
+		} else {
+			now.set(name, nil)
+		}
 		if u.State != Started || u.Progress == (Progress{}) {
 			e := Entry{Point: filepath.Base(BundleDir(s.Dir, j)), Name: j.Point.Name, State: u.State, Detail: detail}
 			if err := journal.Append(e); err != nil && journalErr == nil {
@@ -119,11 +148,12 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		if err := s.adapt(work, journal, &mu, say, note); err != nil {
 			return sum, err
 		}
-		return sum, errors.Join(ctx.Err(), journalErr)
+		return sum, errors.Join(context.Cause(ctx), journalErr)
 	}
 	slots := make(chan struct{}, max(1, s.Parallel))
+	budget := &budget{hours: s.GPUHours}
 	var wg sync.WaitGroup
-	for i := range s.Jobs {
+	for _, unit := range s.units() {
 		slots <- struct{}{}
 		if work.Err() != nil {
 			<-slots
@@ -131,13 +161,13 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			if u := s.one(work, i, say, note); s.FailFast && u == Failed {
+			if failed := s.unit(work, unit, budget, say, note); s.FailFast && failed {
 				cancel()
 			}
 		})
 	}
 	wg.Wait()
-	if err := ctx.Err(); err != nil {
+	if err := context.Cause(ctx); err != nil {
 		return sum, err
 	}
 	return sum, journalErr
@@ -191,34 +221,43 @@ func (s *Sweep) adapt(ctx context.Context, journal *Journal, mu *sync.Mutex, say
 	}
 }
 
-// one runs one job and returns the state that it ended in.
+// one runs one job by itself and returns the state that it ended in.
 func (s *Sweep) one(ctx context.Context, i int, say func(Update, string), note func(int, Entry)) State {
+	last := Stopped
+	s.unit(ctx, []int{i}, &budget{}, func(u Update, detail string) {
+		if u.State != Started {
+			last = u.State
+		}
+		say(u, detail)
+	}, note)
+	return last
+}
+
+// before settles what needs no run: a whole bundle of an earlier one, or a refusal.
+func (s *Sweep) before(i int, say func(Update, string), note func(int, Entry)) (settled State, ok bool) {
 	j := s.Jobs[i]
 	dir := BundleDir(s.Dir, j)
 	r, damage := Whole(dir, j)
 	if damage != nil {
 		if err := setAside(dir); err != nil {
 			say(Update{Index: i, State: Failed, Err: err}, err.Error())
-			return Failed
+			return Failed, true
 		}
 		note(i, Entry{State: Damaged, Detail: damage.Error() + "; set aside as " + filepath.Base(dir) + damagedSuffix + " and run again"})
 	}
 	if r != nil {
-		if x, ok := remote(s.Executor, j); ok {
-			x.Settled(dir)
-		}
 		say(Update{Index: i, State: Skipped, Result: r}, "")
-		return Skipped
+		return Skipped, true
 	}
 	if err := Refusal(j); err != nil {
 		say(Update{Index: i, State: Refused, Err: err}, err.Error())
-		return Refused
+		return Refused, true
 	}
-	say(Update{Index: i, State: Started}, "")
-	j.Note = func(e Entry) { note(i, e) }
-	j.Progress = func(p Progress) { say(Update{Index: i, State: Started, Progress: p}, "") }
-	var err error
-	r, err = s.measure(ctx, j, dir)
+	return "", false
+}
+
+// ended says how a job ended that was begun.
+func (s *Sweep) ended(ctx context.Context, i int, r *result.Result, err error, say func(Update, string)) State {
 	switch {
 	case err == nil:
 		detail := "valid"
@@ -233,20 +272,35 @@ func (s *Sweep) one(ctx context.Context, i int, say func(Update, string), note f
 		say(Update{Index: i, State: Stopped, Err: ctx.Err()}, "")
 		return Stopped
 	}
-	say(Update{Index: i, State: Failed, Err: err}, err.Error())
+	f := classed(err)
+	say(Update{Index: i, State: Failed, Err: f}, f.Error())
 	return Failed
 }
 
-// measure fills a partial folder and renames it when the bundle is whole.
-func (s *Sweep) measure(ctx context.Context, j *Job, dir string) (*result.Result, error) {
-	if r, ok := remote(s.Executor, j); ok {
-		return r.Bundle(ctx, j, dir)
+// measure fills a partial folder and renames it when the bundle is whole. A job whose engine
+// failed in a way that may pass is tried again.
+func (s *Sweep) measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Result, error) {
+	for tried := map[string]int{}; ; {
+		r, err := s.attempt(ctx, ex, j, dir)
+		if err == nil || ctx.Err() != nil || j.Recipe == nil {
+			return r, err
+		}
+		f := classed(err)
+		if tried[f.Class] >= f.retries() {
+			return r, err
+		}
+		tried[f.Class]++
+		j.note(Entry{State: Retried, Detail: f.Error()})
 	}
+}
+
+// attempt is one try of measure.
+func (s *Sweep) attempt(ctx context.Context, ex Executor, j *Job, dir string) (*result.Result, error) {
 	partial := dir + partialSuffix
 	if err := os.RemoveAll(partial); err != nil {
 		return nil, err
 	}
-	r, err := Measure(ctx, s.Executor, j, partial)
+	r, err := Measure(ctx, ex, j, partial)
 	if ctx.Err() != nil {
 		return nil, errors.Join(ctx.Err(), os.RemoveAll(partial))
 	}
@@ -274,18 +328,17 @@ func Measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Resu
 	}
 	err = ex.Measure(ctx, j, w)
 	if err == nil {
-		return result.Finish(w)
+		var r *result.Result
+		if r, err = result.Finish(w); err == nil {
+			return r, nil
+		}
 	}
 	if ctx.Err() != nil {
 		w.Abandon()
 		return nil, ctx.Err()
 	}
-	class := "client"
-	var f *Failure
-	if errors.As(err, &f) {
-		class = f.Class
-	}
-	return nil, errors.Join(err, w.Fail(class, err.Error()))
+	f := classed(err)
+	return nil, errors.Join(f, w.Fail(f.Class, f.Error()))
 }
 
 // damagedSuffix marks a bundle that was whole once and is not any more.
@@ -378,6 +431,8 @@ func (s *Summary) count(u Update) {
 		s.Failed++
 	case Stopped:
 		s.Stopped++
+	case NotBegun:
+		s.NotBegun++
 	}
 }
 

@@ -66,6 +66,7 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	var writeErr error
 	ended := 0
 	meter, turns := j.meter(), j.recorded()
+	var seen tokens
 	target := &sampled{simTarget: eng, write: func(smp *record.Sample) {
 		if writeErr == nil {
 			writeErr = w.WriteSample(smp)
@@ -74,11 +75,12 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	err = replay.RunVirtual(ctx, s, target, func(r *record.Request) {
 		meter.Add(r)
 		turns.add(r)
+		seen.add(r)
 		if writeErr == nil {
 			writeErr = w.WriteRequest(r)
 		}
 		if ended++; ended%progressEvery == 0 && j.Progress != nil {
-			j.Progress(progress(s, r.Times.End, duration))
+			j.Progress(seen.into(progress(s, r.Times.End, duration)))
 		}
 	})
 	if err != nil {

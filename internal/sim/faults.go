@@ -7,3 +7,18 @@ func (g *Core) NoLoadBack(off bool) {
 		r.noLoadBack(off)
 	}
 }
+
+// ClearStorage empties the third tier of every rank; false while something is fetched from it.
+func (g *Core) ClearStorage() bool {
+	for _, r := range g.ranks {
+		if s, ok := r.(*sglang); ok && s.cache.storage != nil && s.cache.storage.busy > 0 {
+			return false
+		}
+	}
+	for _, r := range g.ranks {
+		if s, ok := r.(*sglang); ok && s.cache.storage != nil {
+			s.cache.storage.reset()
+		}
+	}
+	return true
+}

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -34,17 +35,44 @@ type Slurm struct {
 	Exclusive   bool        `json:"exclusive"`
 	CPUsPerTask int         `json:"cpus-per-task,omitempty"`
 	Nodes       []string    `json:"nodes,omitempty"` // to choose from; empty is all
+	Only        []Exclusion `json:"only,omitempty"`  // nodes to choose from for points of an engine or model
 	Exclude     []Exclusion `json:"exclude,omitempty"`
 	// Client is where the load generator runs: "shared" on the first node, or "own-node".
 	Client string `json:"client"`
 }
 
-// An Exclusion keeps nodes from points of an engine or model; both empty keep them from all.
+// An Exclusion is a rule about nodes for points of an engine or model; both empty mean all. As
+// part of Exclude it keeps the nodes from them, as part of Only it keeps them on the nodes.
 type Exclusion struct {
 	Nodes     []string `json:"nodes"`
 	Framework string   `json:"framework,omitempty"`
 	Model     string   `json:"model-prefix,omitempty"`
 	Reason    string   `json:"reason"`
+}
+
+func (e *Exclusion) meets(p *Point) bool {
+	return (e.Framework == "" || e.Framework == p.Framework) && (e.Model == "" || e.Model == p.ModelPrefix)
+}
+
+// NodesFor are the nodes that a point does not get, and those that it has to choose from; nil
+// when it may have all others.
+func (s *Slurm) NodesFor(p *Point) (without, only []string) {
+	for _, e := range s.Exclude {
+		if e.meets(p) {
+			without = append(without, e.Nodes...)
+		}
+	}
+	only = slices.Clone(s.Nodes)
+	for _, e := range s.Only {
+		switch {
+		case !e.meets(p):
+		case only == nil:
+			only = slices.Clone(e.Nodes)
+		default:
+			only = slices.DeleteFunc(only, func(n string) bool { return !slices.Contains(e.Nodes, n) })
+		}
+	}
+	return without, only
 }
 
 // Container is what runs an image.
@@ -66,7 +94,7 @@ var (
 	runtimes    = []string{"none", "pyxis", "enroot", "apptainer", "docker", "podman"}
 	clients     = []string{"shared", "own-node"}
 	clusterKeys = []string{"scheduler", "slurm", "container", "models", "env", "node"}
-	slurmKeys   = []string{"partition", "account", "qos", "constraint", "gres", "time-s", "exclusive", "cpus-per-task", "nodes", "exclude", "client"}
+	slurmKeys   = []string{"partition", "account", "qos", "constraint", "gres", "time-s", "exclusive", "cpus-per-task", "nodes", "only", "exclude", "client"}
 	excludeKeys = []string{"nodes", "framework", "model-prefix", "reason"}
 	boxKeys     = []string{"runtime", "mounts", "cache"}
 	nodeKeys    = []string{"gpu", "gpus-per-node", "dram-mib"}
@@ -176,9 +204,11 @@ func readSlurm(n *node) *Slurm {
 			s.Nodes = append(s.Nodes, it.str().V)
 		}
 	}
-	if v := o.get("exclude"); v != nil {
-		for _, it := range v.items() {
-			s.Exclude = append(s.Exclude, readExclusion(it))
+	for key, to := range map[string]*[]Exclusion{"exclude": &s.Exclude, "only": &s.Only} {
+		if v := o.get(key); v != nil {
+			for _, it := range v.items() {
+				*to = append(*to, readExclusion(it))
+			}
 		}
 	}
 	if v := o.get("client"); v != nil {
@@ -226,15 +256,19 @@ func strMap(about string) schema {
 func fleetSchema() schema {
 	env := schema{"type": "object", "propertyNames": schema{"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
 		"additionalProperties": schema{"type": []string{"string", "number", "boolean", "null"}}, "description": "variables of every process"}
+	rule := func(about string) schema {
+		return objectSchema(about, map[string]schema{
+			"nodes": list(text("node"), "nodes"), "framework": text("for this framework only"),
+			"model-prefix": text("for this model only"), "reason": text("why")}, "nodes", "reason")
+	}
 	slurm := objectSchema("how a job is submitted", map[string]schema{
 		"partition": text("partition"), "account": text("account"), "qos": text("quality of service"),
 		"constraint": text("features of the nodes"), "gres": text("generic resources"), "time-s": above0("time limit, seconds"),
 		"exclusive": flagSchema("whole nodes, the default"), "cpus-per-task": whole("CPUs of a step", 1),
-		"nodes": list(text("node"), "nodes to choose from"),
-		"exclude": list(objectSchema("nodes that some points do not get", map[string]schema{
-			"nodes": list(text("node"), "nodes"), "framework": text("for this framework only"),
-			"model-prefix": text("for this model only"), "reason": text("why")}, "nodes", "reason"), "exclusions"),
-		"client": enum("where the load generator runs", clients...),
+		"nodes":   list(text("node"), "nodes to choose from"),
+		"only":    list(rule("nodes that some points are kept on"), "nodes to choose from by engine and model"),
+		"exclude": list(rule("nodes that some points do not get"), "exclusions"),
+		"client":  enum("where the load generator runs", clients...),
 	})
 	cluster := objectSchema("how points are run under a label of runners.yaml", map[string]schema{
 		"scheduler": enum("what starts processes", schedulers...), "slurm": slurm,

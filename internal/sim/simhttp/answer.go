@@ -160,6 +160,9 @@ func (a *answering) refused(f *record.Failure) {
 // struckBefore does what faults do before anything is computed.
 func (a *answering) struckBefore() bool {
 	switch {
+	case a.strike.has("crash") && a.strike["crash"].For == 0:
+		a.s.crash("on a request")
+		return true
 	case a.strike.has("http-error"):
 		status := a.strike["http-error"].Status
 		if status == 0 {

@@ -10,14 +10,16 @@ import (
 )
 
 // A Fault is one thing that the server does wrong on request. Faults of requests strike every
-// Every-th request, at most Times times; the others hold as long as they are set.
+// Every-th request behind the first Skip, at most Times times, and those of flushes every
+// Every-th flush; the others hold as long as they are set.
 type Fault struct {
 	Kind   string   `json:"kind"`
+	Skip   int64    `json:"skip,omitempty"`   // requests or flushes that are spared at first
 	Every  int64    `json:"every,omitempty"`  // one request in so many; 0 is every one
 	Times  int64    `json:"times,omitempty"`  // at most so often; 0 is without end
 	After  int64    `json:"after,omitempty"`  // output tokens before it strikes
 	Status int      `json:"status,omitempty"` // of http-error, 500 when 0
-	For    Duration `json:"for,omitempty"`    // of a stall or a slow start, or until a rank dies or an idle connection closes
+	For    Duration `json:"for,omitempty"`    // of a stall or a slow start, or until a rank dies, the process ends or an idle connection closes
 
 	seen, struck int64
 	since        time.Time
@@ -58,13 +60,15 @@ var FaultKinds = []struct{ Kind, Does string }{
 	{"usage-wrong", "reports a tenth more prompt tokens than there are, and more cached tokens than that"},
 	{"idle-close", "closes kept-alive connections that idle for a time (for, 1s when not given)"},
 	{"sticky-cache", "says that a flush cleared the cache and clears nothing"},
+	{"flush-refused", "refuses a flush, as an engine does that is busy"},
 	{"no-load-back", "never loads anything from the host tier"},
 	{"rank-dies", "the engine dies after a time (for): what is in flight is reset, and health fails"},
+	{"crash", "the process ends with exit status 1, on a request or after a time (for)"},
 	{"slow-start", "answers 503 until a time (for) has passed since it was set"},
 }
 
-// ParseFault reads a fault as the flag gives it: KIND[,every=N][,times=N][,after=TOKENS]
-// [,status=CODE][,for=DURATION].
+// ParseFault reads a fault as the flag gives it: KIND[,skip=N][,every=N][,times=N]
+// [,after=TOKENS][,status=CODE][,for=DURATION].
 func ParseFault(s string) (Fault, error) {
 	parts := strings.Split(s, ",")
 	f := Fault{Kind: parts[0]}
@@ -72,6 +76,8 @@ func ParseFault(s string) (Fault, error) {
 		key, value, _ := strings.Cut(p, "=")
 		var err error
 		switch key {
+		case "skip":
+			f.Skip, err = strconv.ParseInt(value, 10, 64)
 		case "every":
 			f.Every, err = strconv.ParseInt(value, 10, 64)
 		case "times":
@@ -83,7 +89,7 @@ func ParseFault(s string) (Fault, error) {
 		case "for":
 			err = f.For.UnmarshalText([]byte(value))
 		default:
-			err = fmt.Errorf("it has no %q: use every, times, after, status or for", key)
+			err = fmt.Errorf("it has no %q: use skip, every, times, after, status or for", key)
 		}
 		if err != nil {
 			return f, fmt.Errorf("fault %q: %w", s, err)
@@ -97,7 +103,7 @@ func (f *Fault) check() error {
 	switch {
 	case !known:
 		return fmt.Errorf("fault %q is unknown: the kinds are %s", f.Kind, strings.Join(faultNames(), ", "))
-	case f.Every < 0 || f.Times < 0 || f.After < 0 || f.For < 0:
+	case f.Skip < 0 || f.Every < 0 || f.Times < 0 || f.After < 0 || f.For < 0:
 		return fmt.Errorf("fault %s has a negative number", f.Kind)
 	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
 		return fmt.Errorf("fault %s has status %d: an HTTP error lies between 400 and 599", f.Kind, f.Status)
@@ -157,6 +163,29 @@ func (f *faults) standing(kind string) (Fault, bool) {
 	return Fault{}, false
 }
 
+// ofFlush says whether a kind strikes flushes.
+func ofFlush(kind string) bool { return kind == "sticky-cache" || kind == "flush-refused" }
+
+// flush counts a flush and says whether a fault of a kind strikes it.
+func (f *faults) flush(kind string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	any := false
+	for _, x := range f.set {
+		any = x.Kind == kind && x.hit() || any
+	}
+	return any
+}
+
+// hit counts one occasion and says whether the fault strikes.
+func (x *Fault) hit() bool {
+	if x.seen++; x.seen <= x.Skip || x.Every > 1 && (x.seen-x.Skip)%x.Every != 0 || x.Times > 0 && x.struck >= x.Times {
+		return false
+	}
+	x.struck++
+	return true
+}
+
 // struck is what strikes one request.
 type struck map[string]Fault
 
@@ -166,11 +195,9 @@ func (f *faults) strike() struck {
 	defer f.mu.Unlock()
 	var s struck
 	for _, x := range f.set {
-		x.seen++
-		if x.Every > 1 && x.seen%x.Every != 0 || x.Times > 0 && x.struck >= x.Times {
+		if ofFlush(x.Kind) || !x.hit() {
 			continue
 		}
-		x.struck++
 		if s == nil {
 			s = struck{}
 		}

@@ -165,6 +165,18 @@ func (l *live) stats() []sim.Stats {
 	return l.core.Stats()
 }
 
+// clearStorage empties the third tier when nothing is fetched from it.
+func (l *live) clearStorage() bool {
+	c, ok := l.core.(*sim.Core)
+	if !ok {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.advance()
+	return c.ClearStorage()
+}
+
 func (l *live) flush() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,6 +16,7 @@ func (s *Server) sglangRoutes(m *http.ServeMux) {
 	for _, method := range []string{"GET", "POST"} {
 		m.HandleFunc(method+" /flush_cache", s.flushCache)
 	}
+	m.HandleFunc("POST /hicache/storage-backend/clear", s.clearStorage)
 	m.HandleFunc("GET /get_model_info", s.modelInfo)
 	m.HandleFunc("GET /model_info", s.modelInfo)
 	m.HandleFunc("GET /get_server_info", s.serverInfo)
@@ -43,12 +44,12 @@ func (s *Server) flushCache(w http.ResponseWriter, _ *http.Request) {
 	if s.down(w) {
 		return
 	}
-	ok := false
-	if _, sticky := s.faults.standing("sticky-cache"); sticky {
-		ok = true
-	} else {
-		ok = s.live.flush()
+	if s.faults.flush("flush-refused") {
+		w.WriteHeader(400)
+		fmt.Fprintln(w, "Flush cache failed: a fault that was asked for.")
+		return
 	}
+	ok := s.faults.flush("sticky-cache") || s.live.flush()
 	if s.o.Engine == "vllm" {
 		w.WriteHeader(200)
 		return
@@ -59,6 +60,25 @@ func (s *Server) flushCache(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprint(w, "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n")
+}
+
+// clearStorage empties HiCache's third tier, which a flush leaves as it is; without one it
+// answers 400.
+func (s *Server) clearStorage(w http.ResponseWriter, _ *http.Request) {
+	if s.down(w) {
+		return
+	}
+	if s.c.StorageTokens == 0 {
+		w.WriteHeader(400)
+		fmt.Fprintln(w, "Clear HiCache storage backend failed: there is none.")
+		return
+	}
+	if !s.live.clearStorage() {
+		w.WriteHeader(500)
+		fmt.Fprintln(w, "Clear HiCache storage backend failed: fetches are under way.")
+		return
+	}
+	fmt.Fprintln(w, "Hierarchical cache storage backend cleared.")
 }
 
 func (s *Server) modelInfo(w http.ResponseWriter, _ *http.Request) {

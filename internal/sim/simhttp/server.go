@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -46,6 +47,8 @@ type Options struct {
 	// NodeBytes is the host memory of the node that host pools must fit; 0 is not checked.
 	NodeBytes int64
 	Log       io.Writer // lines as the engine logs them; nil for none
+	// Exit ends the process when the fault crash strikes; os.Exit when nil.
+	Exit func(status int)
 }
 
 // Server is a simulated engine behind HTTP.
@@ -216,7 +219,20 @@ func (s *Server) watchFaults(ctx context.Context) {
 		if ok && time.Since(f.since) >= time.Duration(f.For) {
 			s.live.kill(&record.Failure{Class: record.FailStatus, Status: 503, Detail: "a rank died"})
 		}
+		if f, ok := s.faults.standing("crash"); ok && f.For > 0 && time.Since(f.since) >= time.Duration(f.For) {
+			s.crash("after " + time.Duration(f.For).String())
+		}
 	}
+}
+
+// crash ends the process as an engine's own fault does.
+func (s *Server) crash(when string) {
+	s.logf("Scheduler hit an exception: RuntimeError: a crash that was asked for, %s", when)
+	exit := s.o.Exit
+	if exit == nil {
+		exit = os.Exit
+	}
+	exit(1)
 }
 
 // applyFaults hands the core what strikes inside it.

@@ -1,0 +1,386 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weirbench/weir/internal/material"
+	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/run"
+)
+
+// TestClusterLife is what happens to points from start to end on a real scheduler beside what
+// TestClusterFaults has: each ends in its class, and nothing is left.
+func TestClusterLife(t *testing.T) {
+	material.Slow(t)
+	c := startCluster(t)
+	t.Run("engine crash", func(t *testing.T) { c.t = t; c.crashes() })
+	t.Run("nodes and priorities", func(t *testing.T) { c.t = t; c.rules() })
+	t.Run("requeue", func(t *testing.T) { c.t = t; c.requeue() })
+	t.Run("full disk", func(t *testing.T) { c.t = t; c.fullDisk() })
+	t.Run("cancel", func(t *testing.T) { c.t = t; c.cancel() })
+}
+
+// crashes: an engine that crashes at its start, in the warm-up and in the middle, every time.
+func (c *cluster) crashes() {
+	s := c.sweep("crashes", "", map[string]string{
+		"start":  `, fault: "crash,for=1ms"@1`,
+		"warmup": `, fault: "crash,skip=20"@1`, // the canaries and probes before are fewer
+		"midrun": `, fault: "crash,skip=150"@1`,
+		"good":   "@1",
+	})
+	s.run(1, "--warmup-requests-per-lane", "60")
+	s.want(map[string]string{"start@1": "start", "warmup@1": "crash", "midrun@1": "crash", "good@1": "COMPLETE"})
+	c.idle()
+	phases := map[string]map[record.Phase]int{}
+	for dir, m := range s.metas() {
+		b, err := record.OpenBundle(dir)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		phases[m.Key] = map[record.Phase]int{}
+		for r, err := range b.Requests() {
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if r.OK() { // the others met an engine that was gone
+				phases[m.Key][r.Phase]++
+			}
+		}
+	}
+	c.t.Logf("requests by phase: %v", phases)
+	if len(phases["start"]) != 0 {
+		c.t.Errorf("an engine that crashed at its start answered: %v", phases["start"])
+	}
+	if n := phases["warmup"]; n[record.Profiling] > 0 || n[record.Pressure] == 0 {
+		c.t.Errorf("the engine did not crash in the warm-up: %v", n)
+	}
+	if phases["midrun"][record.Profiling] == 0 {
+		c.t.Errorf("the engine did not crash in the middle: %v", phases["midrun"])
+	}
+	keys := map[string]string{}
+	for dir, m := range s.metas() {
+		keys[filepath.Base(dir)] = m.Key
+	}
+	retried := map[string]int{}
+	for _, e := range s.journal() {
+		if e.State == run.Retried {
+			c.t.Logf("%s: %.200s", keys[e.Point], e.Detail)
+			retried[keys[e.Point]]++
+		}
+	}
+	for _, k := range []string{"start", "warmup", "midrun"} {
+		if retried[k] != 1 {
+			c.t.Errorf("%s was tried again %d times, want once", k, retried[k])
+		}
+	}
+}
+
+// meta is what tests ask of a point.json.
+type pointMeta struct {
+	Key       string
+	Conc      int
+	Processes []record.Process
+}
+
+// metas are those of the bundles of a sweep, by folder.
+func (s *sweep) metas() map[string]pointMeta {
+	s.c.t.Helper()
+	out := map[string]pointMeta{}
+	files, _ := filepath.Glob(filepath.Join(s.out, "*", record.PointFile))
+	for _, f := range files {
+		var m struct {
+			record.Meta
+			Point struct {
+				Key  string `json:"key"`
+				Conc int    `json:"conc"`
+			} `json:"point"`
+		}
+		raw, err := os.ReadFile(f)
+		if err == nil {
+			err = json.Unmarshal(raw, &m)
+		}
+		if err != nil {
+			s.c.t.Fatal(err)
+		}
+		out[filepath.Dir(f)] = pointMeta{m.Point.Key, m.Point.Conc, m.Processes}
+	}
+	return out
+}
+
+// rules: points run on the nodes that the fleet leaves them, and higher priorities come first.
+func (c *cluster) rules() {
+	s := c.sweep("rules", `, nodes: [ n1, n2, n3 ], only: [ { nodes: [ n2, n3 ], framework: sglang, reason: test } ], exclude: [ { nodes: [ n3 ], model-prefix: glm5.2, reason: test } ]`,
+		map[string]string{"a": "@1, 2"})
+	s.run(0, "--duration", "1s", "--priority", "a@2=7")
+	s.want(map[string]string{"a@1": "COMPLETE", "a@2": "COMPLETE"})
+	for _, m := range s.metas() {
+		for _, p := range m.Processes {
+			if p.Host != "n2" {
+				c.t.Errorf("%s at %d ran on %s", p.Role, m.Conc, p.Host)
+			}
+		}
+	}
+	names := map[string]int{}
+	for dir, m := range s.metas() {
+		names[filepath.Base(dir)] = m.Conc
+	}
+	var order []int // one node: one after the other
+	for _, e := range s.journal() {
+		if e.State == run.Complete {
+			order = append(order, names[e.Point])
+		}
+	}
+	if !slices.Equal(order, []int{2, 1}) {
+		c.t.Errorf("the concurrencies ended in the order %v", order)
+	}
+	c.idle()
+}
+
+// requeue: the scheduler preempts an allocation and puts it into the queue again, which somebody
+// allowed it; the same allocation measures the point from its beginning.
+func (c *cluster) requeue() {
+	if _, err := c.try("scontrol", "update", "partitionname=main", "preemptmode=requeue"); err != nil {
+		c.t.Fatal(err)
+	}
+	defer c.try("scontrol", "update", "partitionname=main", "preemptmode=cancel")
+	s := c.sweep("requeue", "", map[string]string{"a": "@1"})
+	cmd, out := s.begin("--duration", "8s")
+	job := s.running("a@1")
+	if _, err := c.try("scontrol", "update", "jobid="+job, "requeue=1"); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.try("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"); err != nil {
+		c.t.Fatal(err)
+	}
+	c.until("preempted allocation in the queue", time.Minute, func() bool {
+		st, err := c.try("squeue", "--noheader", "--job="+job, "--format=%T")
+		return err == nil && strings.TrimSpace(st) == "PENDING"
+	})
+	// A job that comes back waits two minutes, which the test does not.
+	c.until("start of the allocation at once", time.Minute, func() bool {
+		_, err := c.try("scontrol", "update", "jobid="+job, "starttime=now")
+		return err == nil
+	})
+	s.wait(cmd, out, 0)
+	s.want(map[string]string{"a@1": "COMPLETE"})
+	submitted := 0
+	for _, e := range s.journal() {
+		if e.State == run.Submitted {
+			submitted++
+		}
+	}
+	if submitted != 1 {
+		c.t.Errorf("%d allocations were asked for", submitted)
+	}
+	raw, err := os.ReadFile(filepath.Join(slices.Collect(keys(s.metas()))[0], "logs", "slurm.log"))
+	if err != nil || strings.Count(string(raw), "replaying") < 1 {
+		c.t.Errorf("the log of the allocation: %v\n%s", err, raw)
+	}
+	c.idle()
+}
+
+func keys[K comparable, V any](m map[K]V) func(func(K) bool) {
+	return func(yield func(K) bool) {
+		for k := range m {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}
+
+// fullDisk: the disk of the sweep fills up while a point runs. The sweep ends, says why, and
+// goes on when there is room again.
+func (c *cluster) fullDisk() {
+	s := c.sweep("disk", "", map[string]string{"a": "@1, 2"})
+	if err := os.MkdirAll(s.out, 0o777); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", s.out, "tmpfs", 0, "size=80m"); err != nil {
+		c.t.Fatal(err)
+	}
+	defer func() {
+		if err := syscall.Unmount(s.out, syscall.MNT_DETACH); err != nil {
+			c.t.Error(err)
+		}
+	}()
+	cmd, out := s.begin("--duration", "4s")
+	s.running("a@1")
+	filler := filepath.Join(s.out, "filler")
+	f, err := os.Create(filler)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for size := 1 << 20; size > 0; {
+		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
+			size /= 2
+		} else if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	f.Close()
+	s.wait(cmd, out, 1)
+	last := map[string]run.Entry{}
+	for _, e := range s.journal() {
+		last[e.Point] = e
+	}
+	failed := 0
+	for _, e := range last {
+		c.t.Logf("%s: %s: %.300s", e.Name, e.State, e.Detail)
+		switch {
+		case e.State == run.Failed && strings.HasPrefix(e.Detail, "node: ") && (strings.Contains(e.Detail, "no space left") || strings.Contains(e.Detail, "disk:")):
+			failed++
+		case e.State == run.Failed:
+			c.t.Errorf("a point failed as %s", e.Detail)
+		case !e.State.Settled():
+			c.t.Errorf("a point is left %s", e.State)
+		}
+	}
+	if failed == 0 {
+		c.t.Errorf("no point failed for want of room:\n%s", out)
+	}
+	c.idle()
+	if err := os.Remove(filler); err != nil {
+		c.t.Fatal(err)
+	}
+	s.run(0, "--duration", "4s")
+	s.want(map[string]string{"a@1": "COMPLETE", "a@2": "COMPLETE"})
+	c.idle()
+}
+
+// cancel ends a sweep whose controller is dead, by the sweep's folder, and says that it did.
+func (c *cluster) cancel() {
+	s := c.sweep("cancelled", "", map[string]string{"a": "@1, 2, 3, 4"})
+	cmd, _ := s.begin("--duration", "100s")
+	s.running("a@1")
+	cmd.Process.Kill()
+	cmd.Wait()
+	out := c.weirRun(0, "sweep", "cancel", s.out, "--poll", "200ms")
+	if !strings.HasPrefix(out, "4 allocations cancelled, none is left; 4 points stopped, 0 were whole") {
+		c.t.Errorf("cancel says\n%s", out)
+	}
+	if left, err := c.try("squeue", "--noheader", "--format=%i %T"); err != nil || strings.TrimSpace(left) != "" {
+		c.t.Errorf("left in the queue: %q, %v", left, err)
+	}
+	c.idle()
+	if out := c.weirRun(0, "sweep", "status", s.out); strings.Count(out, " stopped ") != 4 {
+		c.t.Errorf("status says\n%s", out)
+	}
+	// One that runs hears of it through its folder.
+	cmd, text := s.begin("--duration", "100s", "--conc", "1")
+	s.running("a@1")
+	c.weirRun(0, "sweep", "cancel", s.out, "--poll", "200ms")
+	if out := s.wait(cmd, text, 1); !strings.Contains(out, "cancelled by 'weir sweep cancel'") {
+		c.t.Errorf("the sweep says\n%s", out)
+	}
+	c.idle()
+}
+
+// TestClusterKilledInEveryState kills the controlling process with -9 in each state that a point
+// can be in, and begins it again every time: in the end every point has one whole bundle, none
+// was measured again that was complete, and nothing is left.
+func TestClusterKilledInEveryState(t *testing.T) {
+	material.Slow(t)
+	c := startCluster(t)
+	// The instants around sbatch are short: a wrapper makes them long and says which is now.
+	sbatch, err := exec.LookPath("sbatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	marks := filepath.Join(c.dir, "marks")
+	c.write("bin/sbatch", fmt.Sprintf("#!/bin/sh\nmkdir -p %[1]s\ntouch %[1]s/before.$$\nsleep 0.3\nrm %[1]s/before.$$\nout=$(%[2]s \"$@\") || exit 1\ntouch %[1]s/after.$$\nsleep 0.3\nrm %[1]s/after.$$\necho \"$out\"\n", marks, sbatch))
+	os.Chmod(filepath.Join(c.dir, "bin", "sbatch"), 0o755)
+	c.bin = filepath.Join(c.dir, "bin") + ":"
+
+	s := c.sweep("states", "", map[string]string{"glm": "@1, 2, 3, 4, 5, 6"})
+	args := []string{"--duration", "1s", "--parallel", "2"}
+	found := func(pattern ...string) bool {
+		files, _ := filepath.Glob(filepath.Join(append([]string{s.out}, pattern...)...))
+		return len(files) > 0
+	}
+	mark := func(name string) bool { m, _ := filepath.Glob(filepath.Join(marks, name+".*")); return len(m) > 0 }
+	says := func(text string) bool {
+		logs, _ := filepath.Glob(filepath.Join(s.out, ".slurm", "*", "*", "out.log"))
+		return slices.ContainsFunc(logs, func(l string) bool { raw, _ := os.ReadFile(l); return strings.Contains(string(raw), text) })
+	}
+	for _, state := range []struct {
+		name string
+		is   func() bool
+	}{
+		{"planned", func() bool { return found(run.JournalFile) }},
+		{"token, not submitted", func() bool { return found(".slurm", "*", "current") && mark("before") }},
+		{"submitted, not noted", func() bool { return mark("after") }},
+		{"submitted", func() bool { return found(".slurm", "*", "*", "job") }},
+		{"engine starts", func() bool { return says("starting unified-0") }},
+		{"replaying", func() bool { return says("replaying") }},
+		{"ended, not collected", func() bool { return found(".slurm", "*", "*", "*", record.CompleteFile) }},
+		{"complete", func() bool { return found("*", record.CompleteFile) }},
+	} {
+		cmd, out := s.begin(args...)
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
+		for end := time.Now().Add(2 * time.Minute); !state.is(); time.Sleep(time.Millisecond) {
+			select {
+			case err := <-done:
+				t.Fatalf("the sweep ended (%v) before it was in state %q:\n%s", err, state.name, out)
+			default:
+			}
+			if time.Now().After(end) {
+				t.Fatalf("no state %q", state.name)
+			}
+		}
+		cmd.Process.Kill()
+		<-done
+		t.Logf("killed in state %q", state.name)
+		if state.name == "ended, not collected" {
+			// The instant behind it, when the bundle is moved and the rest is not cleared yet.
+			bundles, _ := filepath.Glob(filepath.Join(s.out, ".slurm", "*", "*", "*", record.CompleteFile))
+			for _, b := range bundles {
+				dir := filepath.Dir(b)
+				if err := os.Rename(dir, filepath.Join(s.out, filepath.Base(dir))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	out := s.run(0, args...)
+	want := map[string]string{}
+	for i := range 6 {
+		want[fmt.Sprintf("glm@%d", i+1)] = "COMPLETE"
+	}
+	s.want(want)
+	if !strings.Contains(out, "from before") {
+		t.Errorf("nothing is from before:\n%s", out)
+	}
+	s.once()
+	c.idle()
+	if left, _ := filepath.Glob(filepath.Join(s.out, ".slurm", "*")); len(left) > 0 {
+		t.Errorf("left of points that are done: %v", left)
+	}
+}
+
+// once checks that no point was completed twice.
+func (s *sweep) once() {
+	s.c.t.Helper()
+	completed := map[string]int{}
+	for _, e := range s.journal() {
+		if e.State == run.Complete {
+			completed[e.Point]++
+		}
+	}
+	for p, n := range completed {
+		if n > 1 {
+			s.c.t.Errorf("point %s was completed %d times", p, n)
+		}
+	}
+}
