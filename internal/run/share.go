@@ -142,6 +142,7 @@ func (s *Shared) begin(ctx context.Context, j *Job, w *record.BundleWriter, key 
 	err := p.describe(j, w)
 	if err == nil && fresh {
 		err = p.up(ctx, j)
+		s.server.told = p.told
 		s.boot = s.logSizes()
 	}
 	if err == nil {
