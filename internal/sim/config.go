@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/spec"
@@ -122,7 +123,7 @@ func (c *Config) StatedError() string {
 	fit := c.Coefficients.Fit
 	text := "fitted to " + fit.To + " (" + fit.Date + ")"
 	for _, k := range slices.Sorted(maps.Keys(fit.Errors)) {
-		text += fmt.Sprintf(", %s off by %.1f %%", k, float64(fit.Errors[k])/1e4)
+		text += fmt.Sprintf(", %s off by %.1f %%", strings.ReplaceAll(k, "_", " "), float64(fit.Errors[k])/1e4)
 	}
 	return text
 }
