@@ -42,7 +42,7 @@ esac
 	if err := os.WriteFile(filepath.Join(bin, "apptainer"), []byte(fake), 0o777); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	c.bin = bin + ":"
 	s := c.sweep("boxed", " }\n    container: { runtime: apptainer, cache: "+cache, map[string]string{"glm": "@1, 2"})
 	s.run(0)
 	s.want(map[string]string{"glm@1": "COMPLETE", "glm@2": "COMPLETE"})
