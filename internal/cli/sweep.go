@@ -120,7 +120,8 @@ func newSweepCmd(app *App) *cobra.Command {
 point, runs those that fit, and writes a bundle a point, the store and report.html.
 
 The same command again runs only what has no whole bundle yet. An interrupt stops the
-points that are running and keeps nothing of them.
+points that are running and keeps nothing of them. Bundles of the same points that another
+run made, with another corpus, other replay options, recipe or plan, are refused untouched.
 
 weir.recipe of a config says what runs: sim is the simulated engine in virtual time; any other
 name is a recipe whose processes are started for a point and stopped after it.`,
