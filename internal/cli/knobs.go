@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -52,4 +53,21 @@ func (k *replayKnobs) options(point replay.Options) replay.Options {
 	o.SystemIdleCapNs, o.TraceIdleCapNs = int64(k.systemIdle), int64(k.traceIdle)
 	o.GraceNs, o.WarmupGraceNs, o.TurnGapCapNs = int64(k.grace), int64(k.warmup), int64(k.gaps)
 	return o
+}
+
+// withoutOther refuses given knobs that another given one leaves without effect.
+func withoutOther(given *pflag.FlagSet) error {
+	for _, k := range []struct{ over, why, names string }{
+		{"no-warmup", "beside --no-warmup, which leaves the warm-up out: drop one", "warmup-requests-per-lane warmup-duration warmup-grace"},
+		{"warmup-duration", "beside --warmup-duration, which presses by time and not by requests: drop one", "warmup-requests-per-lane"},
+		{"no-gaps", "beside --no-gaps, which leaves all pauses between turns out: drop one", "gap-cap think-time"},
+	} {
+		if o := given.Lookup(k.over); !o.Changed || o.Value.String() == "false" || o.Value.String() == "0" || o.Value.String() == "0s" {
+			continue
+		}
+		if err := without(given, k.why, strings.Fields(k.names)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }

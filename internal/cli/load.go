@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/prompt"
@@ -41,6 +42,7 @@ type loadFlags struct {
 	expect, fromS, toS                 float64
 	noProbe, legacy                    bool
 	metrics                            metricsFlags
+	given                              *pflag.FlagSet
 }
 
 func newLoadCmd(app *App) *cobra.Command {
@@ -68,6 +70,7 @@ Modes:
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), app) },
 	}
 	fl := cmd.Flags()
+	f.given = fl
 	f.client.add(fl)
 	f.metrics.add(fl)
 	fl.StringVar(&f.model, "model", "", "name of the served model")
@@ -209,27 +212,29 @@ func (f *loadFlags) conversations(app *App) (*corpus.Corpus, error) {
 	if !known {
 		return nil, usagef("--mode %q is not known; known: %s", f.mode, strings.Join(names, ", "))
 	}
+	if f.load.Rate == 0 && (f.load.Arrival >= replay.Constant && f.load.Arrival <= replay.Gamma || f.load.Arrival == replay.Users) {
+		return nil, usagef("--rate is 0: --mode %s: the request rate is 0 per second: say with --rate how many requests go out in a second", f.mode)
+	}
+	if err := misplaced(f.given, f.mode); err != nil {
+		return nil, err
+	}
+	if f.duration == 0 {
+		if err := without(f.given, "without --duration: the whole list is sent and waited for", "grace"); err != nil {
+			return nil, err
+		}
+	}
 	f.load.DurationNs, f.load.GraceNs, f.load.RampNs = int64(f.duration), int64(f.grace), int64(f.ramp)
 	f.load.FromNs, f.load.ToNs = int64(f.fromS*1e9), int64(f.toS*1e9)
-	if f.expect < 0 || f.expect > 1 || f.expect > 0 && f.mode != "overflow" {
-		return nil, usagef("--expect-hits %v: a share from 0 to 1, with --mode overflow", f.expect)
-	}
 	f.lengths.Seed, f.lengths.Name = f.load.Seed, f.mode
 	if f.load.Arrival == replay.Closed && f.load.Concurrency == 0 {
 		return nil, usagef("--concurrency is 0: --mode %s: a closed loop needs a concurrency of at least 1", f.mode)
 	}
 	switch f.mode {
 	case "fixed-seq-len":
-		if f.corpus != "" {
-			return nil, usagef("--mode fixed-seq-len makes its own prompts: leave out --corpus")
-		}
 		l, load := replay.FixedSeqLen(f.lengths.In, f.lengths.Out, f.load.Concurrency, f.lengths.RangeRatio, f.load.Seed)
 		f.lengths = l
 		f.load.Arrival, f.load.WarmupRequests = load.Arrival, load.WarmupRequests
 	case "overflow":
-		if f.corpus != "" {
-			return nil, usagef("--mode overflow makes its own prompts: leave out --corpus")
-		}
 		l, load, err := replay.Overflow(f.tokens, f.lengths.In, f.lengths.Out, f.load.Concurrency, f.load.Seed)
 		if err != nil {
 			return nil, usagef("%w (--tokens, --isl)", err)

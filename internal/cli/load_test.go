@@ -169,16 +169,16 @@ func TestLoadModes(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		`--mode "often" is not known`:               {"--mode", "often"},
-		"request rate is 0":                         {"--mode", "poisson"},
-		"a closed loop needs a concurrency":         {},
-		"needs --corpus":                            {"--mode", "schedule"},
-		"overflow by 0 tokens":                      {"--mode", "overflow", "-c", "1"},
-		"range ratio 1.5":                           {"-c", "1", "--range-ratio", "1.5"},
-		"gamma shape is 0":                          {"--mode", "gamma", "--rate", "1", "--shape", "0"},
-		"want a whole number from 1 to 100000":      {"--mode", "users", "--rate", "1", "--users", "0"},
-		"nothing ends the run":                      {"-c", "1", "--loop"},
-		"--expect-hits 0.5: a share from 0 to 1, w": {"-c", "1", "--expect-hits", "0.5"},
+		`--mode "often" is not known`:          {"--mode", "often"},
+		"request rate is 0":                    {"--mode", "poisson"},
+		"a closed loop needs a concurrency":    {},
+		"needs --corpus":                       {"--mode", "schedule"},
+		"overflow by 0 tokens":                 {"--mode", "overflow", "-c", "1"},
+		"range ratio 1.5":                      {"-c", "1", "--range-ratio", "1.5"},
+		"gamma shape is 0":                     {"--mode", "gamma", "--rate", "1", "--shape", "0"},
+		"want a whole number from 1 to 100000": {"--mode", "users", "--rate", "1", "--users", "0"},
+		"nothing ends the run":                 {"-c", "1", "--loop"},
+		"--rate is 0: --mode users":            {"--mode", "users", "-c", "4"},
 	} {
 		args = append([]string{"load", "--url", url, "--model", "glm-5.2", "-o", filepath.Join(t.TempDir(), "b")}, args...)
 		code, _, errOut := weir(args...)

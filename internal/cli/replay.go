@@ -56,6 +56,9 @@ when the result is not valid, and says why.`,
 			case duration <= 0 && knobs.o.MaxRequests == 0 && knobs.o.MaxTrees == 0:
 				return usagef("nothing ends the run: set --duration, --max-requests or --max-trees")
 			}
+			if err := withoutOther(cmd.Flags()); err != nil {
+				return err
+			}
 			words, counter, err := app.tokenizer(tok)
 			if err != nil {
 				return usage(err)
