@@ -2,8 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+
+	"github.com/weirbench/weir/internal/spec"
 )
 
 // flagKind says what a flag of AIPerf's is followed by.
@@ -234,30 +237,9 @@ func nearestFlag(given string) string {
 	}
 	slices.Sort(names)
 	for _, n := range names {
-		if d := edits(given, n); d < least {
+		if d := spec.EditDistance(given, n, math.MaxInt); d < least {
 			best, least = n, d
 		}
 	}
 	return best
-}
-
-// edits is the Levenshtein distance.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/weirbench/weir/internal/spec"
 )
 
 // A Help is what the help text of a program says of its arguments.
@@ -184,7 +187,7 @@ func (h *Help) nearest(name string) string {
 func nearest(word string, words []string) string {
 	best, least := "", -1
 	for _, w := range words {
-		d := changes(word, w)
+		d := spec.EditDistance(word, w, math.MaxInt)
 		if least < 0 || d < least || d == least && alike(word, w) > alike(word, best) {
 			best, least = w, d
 		}
@@ -199,27 +202,6 @@ func alike(a, b string) int {
 		n++
 	}
 	return n
-}
-
-// changes is the Levenshtein distance of two words.
-func changes(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := before
-			if a[i] != b[j] {
-				cost++
-			}
-			before = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // programName is what a process runs, without its arguments.

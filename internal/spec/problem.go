@@ -84,16 +84,16 @@ func (ps Problems) sorted(files []string) Problems {
 func nearest(s string, known []string) string {
 	best, at := "", max(1, min(4, (len(s)+1)/3))+1
 	for _, k := range known {
-		if d := editDistance(s, k, at); d < at {
+		if d := EditDistance(s, k, at); d < at {
 			best, at = k, d
 		}
 	}
 	return best
 }
 
-// editDistance is the optimal string alignment distance of a and b (a swap of neighbours counts
-// one), or limit when it is not below it.
-func editDistance(a, b string, limit int) int {
+// EditDistance is the optimal string alignment distance of a and b in bytes (a swap of neighbours
+// counts one), or limit when it is not below it.
+func EditDistance(a, b string, limit int) int {
 	if d := len(a) - len(b); d >= limit || -d >= limit {
 		return limit
 	}
