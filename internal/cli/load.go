@@ -142,7 +142,7 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	}
 	if f.out == "" {
 		stamp := time.Now().UTC().Format("20060102T150405")
-		f.out = filepath.Join("weir-runs", fmt.Sprintf("load-%s-%s-%s", fileName(f.model), f.mode, stamp))
+		f.out = freshFolder(filepath.Join("weir-runs", fmt.Sprintf("load-%s-%s-%s", fileName(f.model), f.mode, stamp)))
 	}
 	if err := bundleForOutput(f.out); err != nil {
 		return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -25,16 +26,41 @@ func folderForOutput(path string) error {
 	}
 }
 
-// bundleForOutput also refuses a folder that holds a whole bundle: measurements are not
-// overwritten.
+// bundleForOutput also refuses a folder that holds a whole bundle, since measurements are not
+// overwritten, and one that holds anything else: a bundle would hide what lies below it.
 func bundleForOutput(path string) error {
 	if err := folderForOutput(path); err != nil {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join(path, record.CompleteFile)); err == nil {
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(path, name))
+		return err == nil
+	}
+	if has(record.CompleteFile) {
 		return usagef("-o %s: the folder holds the bundle of a run, which is not overwritten: choose another -o", path)
 	}
+	if has(record.PointFile) || has(record.FailedFile) {
+		return nil // what a run left that did not end well
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return usagef("-o %s: %w", path, err)
+	}
+	if len(entries) > 0 {
+		return usagef("-o %s: the folder holds %s and is no bundle: write -o %s", path, entries[0].Name(), filepath.Join(path, "NAME"))
+	}
 	return nil
+}
+
+// freshFolder is the name of a folder that is not there: path, or path with a number behind it.
+func freshFolder(path string) string {
+	name := path
+	for i := 2; ; i++ {
+		if _, err := os.Lstat(name); err != nil {
+			return name
+		}
+		name = fmt.Sprintf("%s-%d", path, i)
+	}
 }
 
 // fileForOutput refuses a path that can't be a file to write.

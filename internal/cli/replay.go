@@ -97,7 +97,7 @@ when the result is not valid, and says why.`,
 			}
 			if out == "" {
 				stamp := time.Now().UTC().Format("20060102T150405")
-				out = filepath.Join("weir-runs", fmt.Sprintf("replay-%s-c%d-%s", fileName(model), conc, stamp))
+				out = freshFolder(filepath.Join("weir-runs", fmt.Sprintf("replay-%s-c%d-%s", fileName(model), conc, stamp)))
 			}
 			if err := bundleForOutput(out); err != nil {
 				return err
