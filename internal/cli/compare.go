@@ -155,6 +155,14 @@ func parseSideFilter(text string) (func(*result.Result) bool, error) {
 
 func printComparison(app *App, args []string, c *frontier.Comparison) error {
 	fmt.Fprintf(app.Out, "A  %s\nB  %s\n", args[0], args[1])
+	for _, side := range []struct {
+		name  string
+		kinds []string
+	}{{"A", c.KindA}, {"B", c.KindB}} {
+		if text := kindNote(side.kinds); text != "" {
+			fmt.Fprintf(app.Out, "%s is %s\n", side.name, text)
+		}
+	}
 	for _, w := range c.Warnings {
 		fmt.Fprintln(app.Out, "note: "+w)
 	}
@@ -207,6 +215,24 @@ func printComparison(app *App, args []string, c *frontier.Comparison) error {
 		fmt.Fprintf(app.Out, "of %d comparisons about %d would seem to differ by chance alone\n", n, (n+10)/20)
 	}
 	return nil
+}
+
+// kindNote says what the runs of a side are where they are not all measured; else it is empty.
+func kindNote(kinds []string) string {
+	if len(kinds) == 0 || len(kinds) == 1 && kinds[0] == "measured" {
+		return ""
+	}
+	var parts []string
+	for _, k := range kinds {
+		switch {
+		case strings.HasPrefix(k, "simulated"):
+			k += ": no engine ran"
+		case k == "unknown":
+			k = "of unknown kind: no server answered"
+		}
+		parts = append(parts, k)
+	}
+	return strings.Join(parts, "; in part ")
 }
 
 func shown(d *frontier.Delta, v float64) string {

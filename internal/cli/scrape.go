@@ -66,7 +66,9 @@ func (a *App) printSamples(b *record.Bundle) error {
 
 // period is what the servers said over one period; nil is what they did not say.
 type period struct {
-	AtS       float64  `json:"at_s"` // end of the period since the start
+	AtS float64 `json:"at_s"` // end of the period since the start
+	// Simulated says that a simulated engine is among the servers.
+	Simulated bool     `json:"simulated,omitempty"`
 	Prompt    *float64 `json:"prompt_per_s"`
 	Device    *float64 `json:"device_per_s"`
 	Host      *float64 `json:"host_per_s"`
@@ -160,6 +162,7 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 		p := between(last, next, float64(at-lastAt)/1e9)
 		p.AtS = math.Round(float64(at)/1e6) / 1e3
 		for _, r := range sc.Reports() {
+			p.Simulated = p.Simulated || r.Simulated != ""
 			if r.Error != "" && r.Failed > 0 {
 				p.Errors = append(p.Errors, r.URL+": "+r.Error)
 			}
@@ -243,6 +246,11 @@ func (p *period) print(app *App, line int) error {
 		return app.printJSON(p)
 	}
 	if line%20 == 0 {
+		if p.Simulated {
+			if _, err := fmt.Fprintln(app.Out, "simulated: no engine ran behind these numbers"); err != nil {
+				return err
+			}
+		}
 		if _, err := fmt.Fprintf(app.Out, "%8s %9s %9s %9s %9s %9s %9s %6s %6s %5s %5s  %s\n", "time", "prompt/s", "device", "host", "storage", "computed", "out/s", "KV", "hostKV", "run", "wait", "device = host + storage * computed ."); err != nil {
 			return err
 		}

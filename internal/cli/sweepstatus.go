@@ -179,5 +179,24 @@ func printStatus(app *App, ps []*run.PointStatus) error {
 		}
 		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Point, p.Name, p.State, p.Job, p.Since.Local().Format(time.TimeOnly), in, out, hit, left, detail)
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil {
+		return err
+	}
+	sim, res := 0, 0
+	for _, p := range ps {
+		if p.Valid != nil {
+			res++
+		}
+		if p.Simulated {
+			sim++
+		}
+	}
+	switch {
+	case sim == 0:
+	case sim == res:
+		fmt.Fprintln(app.Out, "These points are simulated: no engine ran.")
+	default:
+		fmt.Fprintf(app.Out, "%d of %d points with results are simulated: no engine ran for them.\n", sim, res)
+	}
+	return nil
 }

@@ -107,6 +107,10 @@ type Comparison struct {
 	Invalid int        `json:"invalid"` // runs that were left out because they are not valid
 	// Warnings say what else differs between the sides, so that a change may not be what it seems.
 	Warnings []string `json:"warnings"`
+	// KindA and KindB are the kinds of the runs of a side (result.Result.Kind), sorted, those of
+	// runs that are not valid too.
+	KindA []string `json:"kind_a"`
+	KindB []string `json:"kind_b"`
 }
 
 // reachTiers are the interactivities that frontiers are compared at, tokens/s/user.
@@ -118,7 +122,7 @@ type Pairer func(a, b *result.Result) *result.Paired
 // Compare compares two sets of results on the given axes. Points are matched by series and
 // concurrency; when each side has one series, by concurrency alone.
 func Compare(a, b []*result.Result, axes []*Axis, pair Pairer) Comparison {
-	c := Comparison{Deltas: []Delta{}, Reach: []Reaching{}, OnlyA: []string{}, OnlyB: []string{}, Warnings: otherwise(a, b)}
+	c := newComparison(a, b)
 	sideA, oneA := side(a, &c.Invalid)
 	sideB, oneB := side(b, &c.Invalid)
 	if oneA && oneB { // match by concurrency alone
@@ -146,10 +150,16 @@ func Compare(a, b []*result.Result, axes []*Axis, pair Pairer) Comparison {
 	return c
 }
 
+func newComparison(a, b []*result.Result) Comparison {
+	c := Comparison{Deltas: []Delta{}, Reach: []Reaching{}, OnlyA: []string{}, OnlyB: []string{}, Warnings: otherwise(a, b)}
+	c.KindA, c.KindB = append([]string{}, distinct(a, (*result.Result).Kind)...), append([]string{}, distinct(b, (*result.Result).Kind)...)
+	return c
+}
+
 // CompareRuns compares two sets of runs as they are, each set as the repeats of one thing,
 // whatever their series and concurrency.
 func CompareRuns(a, b []*result.Result, axes []*Axis, pair Pairer) Comparison {
-	c := Comparison{Deltas: []Delta{}, Reach: []Reaching{}, OnlyA: []string{}, OnlyB: []string{}, Warnings: otherwise(a, b)}
+	c := newComparison(a, b)
 	keep := func(rs []*result.Result) []*result.Result {
 		var out []*result.Result
 		for _, r := range rs {

@@ -3,6 +3,7 @@ package frontier
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,5 +134,21 @@ func TestArea(t *testing.T) {
 	pts := []XY{{10, 100}, {20, 50}, {15, 40}, {5, 90}}
 	if got := area(pts); got != 10*100+10*50 {
 		t.Errorf("area %v", got)
+	}
+}
+
+// TestCompareKinds: a comparison says what each side is.
+func TestCompareKinds(t *testing.T) {
+	a, b := repeats(1, 1000), repeats(1, 1000, 1100, 1200)
+	a[0].Unanswered = true
+	b[0].Simulated, b[1].Simulated, b[2].Simulated = true, true, true
+	b[2].SimSpeed = 20
+	for i, c := range []Comparison{Compare(a, b, tputAxis(t), nil), CompareRuns(a, b, tputAxis(t), nil)} {
+		if want := []string{"simulated", "simulated at 20 times its own time"}; !slices.Equal(c.KindA, []string{"unknown"}) || !slices.Equal(c.KindB, want) {
+			t.Errorf("%d: A is %v, B %v", i, c.KindA, c.KindB)
+		}
+	}
+	if c := Compare(nil, nil, tputAxis(t), nil); c.KindA == nil || c.KindB == nil {
+		t.Error("a side without runs has null for its kinds")
 	}
 }

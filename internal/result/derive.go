@@ -75,10 +75,12 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 
 	t := newTally(m)
 	passes := newPasses(m)
+	r.Unanswered = b.State == record.Failed && m.Engine.Name == "" && m.Engine.Version == ""
 	for q, err := range requests {
 		if err != nil {
 			return nil, err
 		}
+		r.Unanswered = r.Unanswered && !answered(q)
 		if err := check(q); err != nil {
 			return nil, fmt.Errorf("%s/%s: request %d: %w", b.Dir, record.RequestsFile, q.Seq, err)
 		}
@@ -112,6 +114,11 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	r.Warnings = append(r.Warnings, srv.troubles()...)
 	r.Warnings = append(r.Warnings, r.Devices.doubts(r)...)
 	return r, nil
+}
+
+// answered tells whether anything of an answer came back.
+func answered(q *record.Request) bool {
+	return q.Failure == nil || q.Failure.Status != 0 || q.Times.Headers != record.Never || q.Times.FirstToken != record.Never
 }
 
 // id names a run by what makes it this run and no other.

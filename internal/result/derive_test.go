@@ -425,3 +425,53 @@ func TestJobs(t *testing.T) {
 	}
 	want(t, "completion", j.Completion.Mean, 2.001)
 }
+
+// TestUnanswered: a run that failed before anything answered measured nothing.
+func TestUnanswered(t *testing.T) {
+	refused := fail(1, sec, record.FailConnect)
+	status := fail(2, sec, record.FailStatus)
+	status.Failure.Status = 500
+	for name, c := range map[string]struct {
+		reqs      []*record.Request
+		simulated bool
+		failed    bool
+		want      string
+	}{
+		"nothing was sent":    {nil, false, true, "unknown"},
+		"refused":             {[]*record.Request{refused}, false, true, "unknown"},
+		"an error answered":   {[]*record.Request{refused, status}, false, true, "measured"},
+		"one was answered":    {[]*record.Request{ok(1, sec, ms, ms, 2), refused}, false, true, "measured"},
+		"a simulated engine":  {nil, true, true, "simulated"},
+		"the bundle is whole": {[]*record.Request{refused}, false, false, "measured"},
+	} {
+		w, err := record.CreateBundle(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := meta()
+		m.Simulated, m.Virtual = c.simulated, false
+		if err := w.WriteMeta(m); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range c.reqs {
+			if err := w.WriteRequest(q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.failed {
+			err = w.Fail("start", "no server answers")
+		} else {
+			err = w.Complete()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := DeriveDir(w.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Kind() != c.want {
+			t.Errorf("%s: %s, want %s", name, r.Kind(), c.want)
+		}
+	}
+}

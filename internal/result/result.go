@@ -49,8 +49,11 @@ type Result struct {
 	SimError  string        `json:"sim_error"` // the simulation's stated error, "" when none is known
 	// SimSpeed is how many times as fast as its own time the simulated engine ran; 0 in virtual time
 	// and where it is unknown. Anything but 0 and 1 makes its times and rates no engine's.
-	SimSpeed   float64 `json:"sim_speed,omitempty"`
-	MeasuredAt string  `json:"measured_at"` // RFC 3339, "" when the clock was virtual
+	SimSpeed float64 `json:"sim_speed,omitempty"`
+	// Unanswered says that the run failed and that no server answered anything in it, so what it
+	// went to is not known.
+	Unanswered bool   `json:"unanswered,omitempty"`
+	MeasuredAt string `json:"measured_at"` // RFC 3339, "" when the clock was virtual
 
 	GPUs  GPUs  `json:"gpus"`
 	Pools Pools `json:"pools"`
@@ -75,9 +78,12 @@ type Result struct {
 // OffSpeed tells whether a simulated engine ran at another speed than its own.
 func (r *Result) OffSpeed() bool { return r.Simulated && r.SimSpeed > 0 && r.SimSpeed != 1 }
 
-// Kind is "measured", or "simulated" with the speed where that is not the engine's own.
+// Kind is "measured", or "simulated" with the speed where that is not the engine's own, or
+// "unknown" where no server ever answered.
 func (r *Result) Kind() string {
 	switch {
+	case r.Unanswered && !r.Simulated:
+		return "unknown"
 	case !r.Simulated:
 		return "measured"
 	case r.OffSpeed():

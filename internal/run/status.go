@@ -29,6 +29,8 @@ type PointStatus struct {
 	Left     time.Duration `json:"left,omitempty"`
 	Hit      *float64      `json:"hit,omitempty"` // share of prompt tokens, of a running point so far
 	Valid    *bool         `json:"valid,omitempty"`
+	// Simulated says that no real engine answered, of a point that has its result.
+	Simulated bool `json:"simulated,omitempty"`
 }
 
 // liveFile holds how far the running points of a sweep are, by name, while a process runs it.
@@ -89,6 +91,12 @@ func ReadStatus(dir string) ([]*PointStatus, error) {
 		if e.State == Planned && p.State != "" {
 			continue
 		}
+		if e.State == Skipped { // a later run of the same command found it whole
+			if p.State == Complete {
+				continue
+			}
+			e.State = Complete
+		}
 		if e.State == Retried {
 			p.Retries++
 		}
@@ -138,7 +146,7 @@ func (p *PointStatus) look(dir string, now map[string]Progress) error {
 		if err := json.Unmarshal(raw, &r); err != nil {
 			return err
 		}
-		p.Hit, p.Valid = r.Hits.Total, &r.Valid
+		p.Hit, p.Valid, p.Simulated = r.Hits.Total, &r.Valid, r.Simulated
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return err

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/sim/simhttp"
 )
 
 // Defaults of Options.
@@ -74,6 +75,8 @@ type Report struct {
 	Bytes    int64  `json:"bytes"`      // of the last answer
 	MaxLagNs int64  `json:"max_lag_ns"` // longest scrape
 	Error    string `json:"error,omitempty"`
+	// Simulated is what a simulated engine says of itself in simhttp.SimulatedHeader; empty of others.
+	Simulated string `json:"simulated,omitempty"`
 }
 
 // Endpoint brings a URL into the form that is scraped: http:// in front where there is no
@@ -399,6 +402,11 @@ func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int
 	}
 	defer resp.Body.Close()
 	at := s.o.Now()
+	if mark := resp.Header.Get(simhttp.SimulatedHeader); mark != "" {
+		e.reportMu.Lock()
+		e.report.Simulated = mark
+		e.reportMu.Unlock()
+	}
 	if resp.StatusCode != http.StatusOK {
 		return nil, at, fmt.Errorf("HTTP status %s", resp.Status)
 	}

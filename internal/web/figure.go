@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weirbench/weir/internal/chart"
 	"github.com/weirbench/weir/internal/frontier"
@@ -42,9 +43,21 @@ func Figure(rs []*result.Result, axis string, width, height float64) (string, er
 		X:          chart.Axis{Label: "concurrent agents", Log: true, Ticks: concAxis(curves)},
 		NameSeries: true,
 	}
+	every, some := true, false
+	for i := range curves {
+		every, some = every && curves[i].Series.Simulated, some || curves[i].Series.Simulated
+	}
+	if some && every {
+		p.Title = a.Label + " (simulated: no engine ran)"
+		p.Desc += ", simulated"
+	}
 	marks := 0
 	for i := range curves {
-		s := lineOf(&curves[i], a, l.of(&curves[i].Series), orName(names[i], &curves[i]))
+		name := orName(names[i], &curves[i])
+		if curves[i].Series.Simulated && !every && !strings.Contains(name, "simulated") {
+			name += " (simulated)"
+		}
+		s := lineOf(&curves[i], a, l.of(&curves[i].Series), name)
 		marks += len(s.Marks)
 		p.Series = append(p.Series, s)
 	}

@@ -33,6 +33,7 @@ type groupView struct {
 	ShowAll   string   // address of the view with all of them, empty in a report
 	Simulated bool
 	SimError  string
+	Joined    string // what the lines between points are
 	XName     string
 	YName     string
 	XShort    string
@@ -226,6 +227,7 @@ func viewGroup(g frontier.Group, rs []*result.Result, o viewOptions) groupView {
 			}
 		}
 	}
+	v.Joined = linesText(rs)
 	l := newLook(curves)
 	v.frontier(curves, l, names, o)
 	v.multiples(curves, l, names, o, 420)
@@ -237,6 +239,21 @@ func viewGroup(g frontier.Group, rs []*result.Result, o viewOptions) groupView {
 	v.table(curves, l, names, o)
 	v.fullTable(curves, names)
 	return v
+}
+
+// linesText says what the lines between points are.
+func linesText(rs []*result.Result) string {
+	measured, simulated := false, false
+	for _, r := range rs {
+		measured, simulated = measured || !r.Simulated, simulated || r.Simulated
+	}
+	switch {
+	case simulated && measured:
+		return "Lines join measured points, dotted ones simulated points; between the points nothing was run."
+	case simulated:
+		return "Lines join simulated points; between them nothing was simulated."
+	}
+	return "Lines join measured points and are no measurement."
 }
 
 // simulation is what is known of how far a simulated result may be off, empty when nothing is.

@@ -358,6 +358,9 @@ func (s *summary) write() (w written, err error) {
 		meta["scenario"], meta["submission_valid"] = s.o.Scenario, len(s.invalid()) == 0
 		meta["scenario_violations"] = s.o.Violations
 	}
+	if s.meta.Simulated {
+		meta["weir_simulated"] = true
+	}
 	doc["metadata"] = meta
 	if w.js, err = encode(doc); err != nil {
 		return w, err

@@ -121,6 +121,7 @@ func (r *Router) Metrics() http.Handler {
 		t.family("smg_router_request_errors_total", "counter", "Requests that failed.")
 		t.sample("smg_router_request_errors_total", `router_type="http"`, float64(r.failed))
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		w.Header().Set(SimulatedHeader, "router of simulated engines")
 		io.WriteString(w, t.b.String())
 	})
 }

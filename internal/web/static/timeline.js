@@ -165,8 +165,9 @@
       ctx.stroke();
       ctx.setLineDash([]);
     }
-    const failed = q.failure[i] !== "", tier = tierOf(i);
-    const fill = failed ? color.bad : tier === "miss" ? color.paper : color[tier];
+    // What Weir itself ended is no failure of the server.
+    const cut = q.failure[i] === "cancelled", failed = q.failure[i] !== "", tier = tierOf(i);
+    const fill = cut ? color.muted : failed ? color.bad : tier === "miss" ? color.paper : color[tier];
     if (xs > xq + 1) { ctx.fillStyle = color.faint; ctx.fillRect(xq, top + h / 2 - 1, xs - xq, 2); }
     // Prefill in full, decode half as high.
     ctx.fillStyle = fill;
@@ -263,7 +264,8 @@
     ];
     if (q.join[i] > 0) lines.push(`waited ${sec(q.join[i])} for sub-agents`);
     if (q.barrier[i] > 0) lines.push(`waited ${sec(q.barrier[i])} at a barrier`);
-    if (q.failure[i]) lines.push("failed: " + q.failure[i]);
+    if (q.failure[i] === "cancelled") lines.push("cut at the end of the run");
+    else if (q.failure[i]) lines.push("failed: " + q.failure[i]);
     if (q.phase[i] !== "pr" || q.queued[i] < data.window_ms[0]) lines.push("warm-up");
     return lines;
   }
