@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestCountGolden counts what the tokenizers library counted (0.23.3, scripts/tokens/golden.py):
+// TestCountGolden counts what the tokenizers library counted (0.23.3, scripts/peers/tokens/golden.py):
 // byte-level BPE with the patterns of GPT-2, Llama 3, Qwen, o200k and DeepSeek, and SentencePiece
 // BPE with a token a byte for what it does not know.
 func TestCountGolden(t *testing.T) {

@@ -2,7 +2,7 @@
 documents with the tokenizers library, and how many tokens they make of some texts.
 
     pip install tokenizers==0.23.3
-    python3 scripts/tokens/golden.py
+    python3 scripts/peers/tokens/golden.py
 """
 import glob
 import json
@@ -18,7 +18,7 @@ O200K = (
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
-root = os.path.join(os.path.dirname(__file__), "..", "..")
+root = os.path.join(os.path.dirname(__file__), "..", "..", "..")
 out = os.path.join(root, "internal", "prompt", "testdata", "count")
 corpus = [open(p, encoding="utf-8").read() for p in sorted(glob.glob(os.path.join(root, "docs", "*.md")))]
 corpus.append(open(os.path.join(root, "README_zh.md"), encoding="utf-8").read())
