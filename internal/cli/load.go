@@ -269,6 +269,11 @@ func (f *loadFlags) printPasses(app *App, passes []replay.PassHits) error {
 		if err := tw.Flush(); err != nil {
 			return err
 		}
+		for _, p := range passes {
+			if p.HitsWithheld != "" {
+				fmt.Fprintf(app.Out, "pass %d: no tiers of counters: %s\n", p.Pass, p.HitsWithheld)
+			}
+		}
 	}
 	if f.expect == 0 || len(passes) < 2 {
 		return nil

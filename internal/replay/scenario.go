@@ -52,8 +52,12 @@ type PassHits struct {
 	TTFTMeanNs int64 `json:"ttft_mean_ns"`   // record.Never when there was no first token
 	// HitsFrom is "usage", or "counters" when the tiers come from the growth of the server's
 	// counters from the start of the pass to that of the next one; empty when neither told.
-	HitsFrom    string `json:"hits_from,omitempty"`
-	BeganNs     int64  `json:"-"` // when its first request was sent
+	HitsFrom string `json:"hits_from,omitempty"`
+	// HitsWithheld says why the server's counters were not taken although they are there: they
+	// contradict what the requests of the pass say.
+	HitsWithheld string `json:"hits_withheld,omitempty"`
+
+	BeganNs     int64 `json:"-"` // when its first request was sent
 	firstTokens int64
 	ttft        int64
 }

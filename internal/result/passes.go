@@ -2,6 +2,7 @@ package result
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/record"
@@ -62,14 +63,56 @@ func (p *passes) list() []replay.PassHits {
 		if !ok || x.BeganNs < 0 || h.Prompt <= after.Prompt {
 			continue
 		}
-		if x.KnownSplit == 0 && h.Device >= 0 {
-			x.Device, x.Host, x.Storage = h.Device-max(after.Device, 0), max(h.Host, 0)-max(after.Host, 0), max(h.Storage, 0)-max(after.Storage, 0)
-			x.KnownSplit, x.HitsFrom = h.Prompt-after.Prompt, "counters"
-		}
-		if x.KnownTotal == 0 && h.Hit >= 0 {
-			x.Total, x.KnownTotal, x.HitsFrom = h.Hit-max(after.Hit, 0), h.Prompt-after.Prompt, "counters"
-		}
+		grown := h
+		grown.Prompt -= after.Prompt
+		grown.Device, grown.Host, grown.Storage, grown.Hit = less(h.Device, after.Device), less(h.Host, after.Host), less(h.Storage, after.Storage), less(h.Hit, after.Hit)
 		after = h
+		split, total := x.KnownSplit == 0 && h.Device >= 0, x.KnownTotal == 0 && h.Hit >= 0
+		if !split && !total {
+			continue
+		}
+		if x.HitsWithheld = contradiction(x, &grown); x.HitsWithheld != "" {
+			continue
+		}
+		if split {
+			x.Device, x.Host, x.Storage = grown.Device, max(grown.Host, 0), max(grown.Storage, 0)
+			x.KnownSplit, x.HitsFrom = grown.Prompt, "counters"
+		}
+		if total {
+			x.Total, x.KnownTotal, x.HitsFrom = grown.Hit, grown.Prompt, "counters"
+		}
 	}
 	return p.out
+}
+
+// less is n without what is known of m; an unknown n stays unknown.
+func less(n, m int64) int64 {
+	if n < 0 {
+		return n
+	}
+	return n - max(m, 0)
+}
+
+// passSlack is the share of a pass's prompt tokens, in percent, by which counters may differ from
+// its requests, for what a server counts otherwise than its usage.
+const passSlack = 1
+
+// contradiction says why what counters grew by over a pass cannot be what its requests found.
+// Failed requests may have been counted or not, so their pass may have grown by more.
+func contradiction(x *replay.PassHits, g *engine.TierHits) string {
+	slack := x.PromptTokens * passSlack / 100
+	tiers := max(g.Device, 0) + max(g.Host, 0) + max(g.Storage, 0)
+	switch {
+	case g.Prompt < x.PromptTokens-slack || x.Failed == 0 && g.Prompt > x.PromptTokens+slack:
+		return fmt.Sprintf("the server's counters grew by %d prompt tokens while the requests of the pass had %d: it serves others too, or publishes late", g.Prompt, x.PromptTokens)
+	case g.Device < record.Unknown || g.Host < record.Unknown || g.Storage < record.Unknown || g.Hit < record.Unknown:
+		return "the server's counters fell during the pass"
+	case tiers > g.Prompt:
+		return fmt.Sprintf("the server's counters give %d tokens found by tier of %d prompt tokens", tiers, g.Prompt)
+	case x.KnownTotal > 0 && tiers > x.Total:
+		return fmt.Sprintf("the server's counters give %d tokens found by tier, its usage %d in all", tiers, x.Total)
+	case x.KnownTotal == 0 && g.Hit >= 0 && tiers > g.Hit:
+		return fmt.Sprintf("the server's counters give %d tokens found by tier, and %d in all", tiers, g.Hit)
+	}
+	return ""
 }

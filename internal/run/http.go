@@ -183,7 +183,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	var seen tokens
 	replaying, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	runErr := replay.RunReal(replaying, s, &marking{Target: t, scraper: sc, passes: j.Load != nil && j.Load.Passes > 1}, clock, func(r *record.Request) {
+	runErr := replay.RunReal(replaying, s, &marking{Target: t, scraper: sc, clock: clock, passes: j.Load != nil && j.Load.Passes > 1}, clock, func(r *record.Request) {
 		meter.Add(r)
 		turns.add(r)
 		seen.add(r)

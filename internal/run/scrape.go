@@ -39,27 +39,47 @@ func (h *HTTP) scraper(ctx context.Context, clock replay.Clock, write func(*reco
 	return sc, nil
 }
 
-// marking asks for a scrape when the first request of the profiling phase, and of every further
-// pass of a load, goes out, so that the counters have a reference there. It does not wait for it.
+// marking asks for a scrape when the first request of the profiling phase goes out, so that the
+// counters have a reference there, and does not wait for it. A load of several passes has nothing
+// in flight between them: there the first request of every pass is held until the scrape has
+// come, so that no counter has grown by it. What was held so is handed over when it is let go.
 type marking struct {
 	*client.Target
 	scraper *scrape.Scraper
+	clock   replay.Clock
 	marked  bool
 	passes  bool // the load sends its list more than once
 	pass    int
+	let     int64 // when the first request of the pass was let go
 }
+
+// passScrape bounds the wait for the sample at the start of a pass.
+const passScrape = 5 * time.Second
 
 // Send implements replay.Target.
 func (t *marking) Send(q replay.Request) {
-	if !t.marked && t.scraper != nil && q.Phase == record.Profiling {
-		t.marked = true
-		t.scraper.Mark(record.Profiling)
-	}
-	if t.passes && t.scraper != nil && q.Phase == record.Profiling && q.Play > t.pass {
-		t.pass = q.Play
-		t.scraper.Mark(record.NextPass)
+	if t.scraper != nil && q.Phase == record.Profiling {
+		switch {
+		case !t.marked && !t.passes:
+			t.marked = true
+			t.scraper.Mark(record.Profiling)
+		case !t.marked:
+			t.marked = true
+			t.hold(record.Profiling)
+		case t.passes && q.Play > t.pass:
+			t.pass = q.Play
+			t.hold(record.NextPass)
+		}
+		q.Queued = max(q.Queued, t.let)
 	}
 	t.Target.Send(q)
+}
+
+func (t *marking) hold(mark record.Phase) {
+	ctx, cancel := context.WithTimeout(context.Background(), passScrape)
+	defer cancel()
+	t.scraper.MarkAndWait(ctx, mark)
+	t.let = t.clock.Now()
 }
 
 // finalScrape bounds the last sample after the drain.

@@ -177,6 +177,24 @@ func (s *Scraper) Mark(phase record.Phase) {
 	}
 }
 
+// MarkAndWait is Mark that returns when every endpoint has answered or failed, or ctx has ended.
+func (s *Scraper) MarkAndWait(ctx context.Context, phase record.Phase) {
+	left := make(chan struct{}, len(s.endpoints))
+	for _, e := range s.endpoints {
+		s.running.Go(func() {
+			s.once(s.ctx, e, phase)
+			left <- struct{}{}
+		})
+	}
+	for range s.endpoints {
+		select {
+		case <-left:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // Stop ends the scraping, takes a final sample of every endpoint, and says how they did. The
 // error is one of Write.
 func (s *Scraper) Stop(ctx context.Context) ([]Report, error) {
