@@ -27,7 +27,9 @@ func newAggregateCmd(app *App) *cobra.Command {
 From bundles, or folders of bundles such as a sweep's, it writes one row each to
 AGENTIC_OUTPUT_DIR: what the point says stands for InferenceX's variables (RUNNER_TYPE, MODEL, TP,
 CONC, KV_OFFLOADING, ...), and a variable that is set stands before the point. A fixed-seq-len
-point gives the row of the fixed-length transformer.
+point gives the row of the fixed-length transformer. A bundle that is simulated or not valid is
+named on standard error with the reasons, and its row has the keys weir_simulated, weir_valid and
+weir_reasons beside InferenceX's.
 
 Without bundles it reads what AIPerf or 'weir aiperf profile' left in RESULT_DIR/aiperf_artifacts and
 the point's variables (RUNNER_TYPE, MODEL, TP, CONC, KV_OFFLOADING, ... as InferenceX sets
@@ -111,10 +113,13 @@ func (a *App) aggregate(roots []string, outputDir, filename string, o inferencex
 			problems = append(problems, fmt.Errorf("%s is %s: it has no row", dir, b.State))
 			continue
 		}
-		row, err := inferencex.FromBundle(b, os.LookupEnv, o)
+		row, mark, err := inferencex.FromBundle(b, os.LookupEnv, o)
 		if err != nil {
 			problems = append(problems, err)
 			continue
+		}
+		if mark != nil {
+			fmt.Fprintf(a.Err, "weir: %s: the row is not of a valid measurement: %s\n", dir, strings.Join(mark.Reasons, "; "))
 		}
 		if err := a.saveRow(row, filepath.Join(outputDir, names[i]+".json")); err != nil {
 			return err

@@ -228,7 +228,7 @@ func kindNote(kinds []string) string {
 		case strings.HasPrefix(k, "simulated"):
 			k += ": no engine ran"
 		case k == "unknown":
-			k = "of unknown kind: no server answered"
+			k = "of unknown kind: no request was answered"
 		}
 		parts = append(parts, k)
 	}

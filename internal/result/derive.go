@@ -75,7 +75,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 
 	t := newTally(m)
 	passes := newPasses(m)
-	r.Unanswered = b.State == record.Failed && m.Engine.Name == "" && m.Engine.Version == ""
+	r.Unanswered = b.State == record.Failed
 	for q, err := range requests {
 		if err != nil {
 			return nil, err

@@ -50,8 +50,8 @@ type Result struct {
 	// SimSpeed is how many times as fast as its own time the simulated engine ran; 0 in virtual time
 	// and where it is unknown. Anything but 0 and 1 makes its times and rates no engine's.
 	SimSpeed float64 `json:"sim_speed,omitempty"`
-	// Unanswered says that the run failed and that no server answered anything in it, so what it
-	// went to is not known.
+	// Unanswered says that the run failed before any request was answered, so what would have
+	// answered is not known.
 	Unanswered bool   `json:"unanswered,omitempty"`
 	MeasuredAt string `json:"measured_at"` // RFC 3339, "" when the clock was virtual
 
@@ -79,7 +79,7 @@ type Result struct {
 func (r *Result) OffSpeed() bool { return r.Simulated && r.SimSpeed > 0 && r.SimSpeed != 1 }
 
 // Kind is "measured", or "simulated" with the speed where that is not the engine's own, or
-// "unknown" where no server ever answered.
+// "unknown" where no request was answered.
 func (r *Result) Kind() string {
 	switch {
 	case r.Unanswered && !r.Simulated:

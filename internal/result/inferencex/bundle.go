@@ -19,7 +19,25 @@ import (
 // row that process_result makes of benchmark_serving's JSON. It is the row that the same run
 // gives by way of AIPerf's artifacts. What the environment does not say is taken from the
 // point; a variable that is set stands before the point.
-func FromBundle(b *record.Bundle, env Env, o Options) (any, error) {
+//
+// The mark says what the row must not be taken for; it is in the row too.
+func FromBundle(b *record.Bundle, env Env, o Options) (any, *Mark, error) {
+	mark, err := MarkOf(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	row, err := rowOf(b, env, o)
+	switch r := row.(type) {
+	case *Row:
+		r.Mark = mark
+	case map[string]any:
+		mark.set(r)
+	}
+	return row, mark, err
+}
+
+// rowOf is FromBundle without the mark.
+func rowOf(b *record.Bundle, env Env, o Options) (any, error) {
 	pointEnv, p, err := EnvOf(b.Meta)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Dir, err)
@@ -30,7 +48,11 @@ func FromBundle(b *record.Bundle, env Env, o Options) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		return servingOf(filepath.Join(b.Dir, record.RequestsFile), bench, env)
+		row, err := servingOf(filepath.Join(b.Dir, record.RequestsFile), bench, env)
+		if err != nil {
+			return nil, err
+		}
+		return row, nil
 	}
 	q, row, err := readPoint(env)
 	if err != nil {
@@ -43,7 +65,10 @@ func FromBundle(b *record.Bundle, env Env, o Options) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return in.form(q, &row, o)
+	if _, err := in.form(q, &row, o); err != nil {
+		return nil, err
+	}
+	return &row, nil
 }
 
 // offloadEnv are variables that only make sense together.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -132,10 +133,11 @@ func TestBundleRow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := FromBundle(b, nothing, Options{Own: true})
+			got, _, err := FromBundle(b, nothing, Options{Own: true})
 			if err != nil {
 				t.Fatal(err)
 			}
+			got.(*Row).Mark = nil // the one difference: artifacts say nothing of it
 			a, _ := json.Marshal(want)
 			x, _ := json.Marshal(got)
 			if d := cmp.Diff(parsed(t, a), parsed(t, x)); d != "" {
@@ -156,10 +158,10 @@ func TestBundleEnv(t *testing.T) {
 	p := *multi
 	p.Multinode, p.Disagg, p.Prefill, p.Decode, p.Framework = false, false, nil, nil, "external"
 	b, _ := bundleOf(t, &p, func(m *record.Meta) { m.Engine.Facts["metrics"] = "sglang" })
-	if _, err := FromBundle(b, nothing, Options{}); err == nil || !strings.Contains(err.Error(), "set TP") {
+	if _, _, err := FromBundle(b, nothing, Options{}); err == nil || !strings.Contains(err.Error(), "set TP") {
 		t.Errorf("without GPUs: %v", err)
 	}
-	row, err := FromBundle(b, envOnly(map[string]string{"TP": "8", "KV_OFFLOADING": "none", "RUNNER_TYPE": "h100"}), Options{})
+	row, _, err := FromBundle(b, envOnly(map[string]string{"TP": "8", "KV_OFFLOADING": "none", "RUNNER_TYPE": "h100"}), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,14 +172,14 @@ func TestBundleEnv(t *testing.T) {
 	if !strings.Contains(string(x.Dataset), `"source_type":"weir"`) {
 		t.Errorf("dataset %s", x.Dataset)
 	}
-	if _, err := FromBundle(b, envOnly(map[string]string{"TP": "8", "KV_OFFLOADING": "dram"}), Options{}); err == nil || !strings.Contains(err.Error(), "needs KV_OFFLOAD_BACKEND") {
+	if _, _, err := FromBundle(b, envOnly(map[string]string{"TP": "8", "KV_OFFLOADING": "dram"}), Options{}); err == nil || !strings.Contains(err.Error(), "needs KV_OFFLOAD_BACKEND") {
 		t.Errorf("half an offload: %v", err)
 	}
 	log := filepath.Join(b.Dir, record.LogsDir, "unified.log")
 	if err := os.WriteFile(log, []byte("INFO max_total_num_tokens=777, dp_size=2\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	row, err = FromBundle(b, envOnly(map[string]string{"TP": "8"}), Options{})
+	row, _, err = FromBundle(b, envOnly(map[string]string{"TP": "8"}), Options{})
 	if err != nil || *row.(*Row).PoolTokens != 2*777 {
 		t.Errorf("pool of the log: %v", err)
 	}
@@ -192,7 +194,7 @@ func TestServingBundle(t *testing.T) {
 	p := *multi
 	p.Scenario, p.ISL, p.OSL = spec.FixedSeqLen, 1000, 5
 	b, _ := bundleOf(t, &p, nil)
-	row, err := FromBundle(b, nothing, Options{})
+	row, _, err := FromBundle(b, nothing, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,12 +218,58 @@ func TestServingBundle(t *testing.T) {
 	}
 	p.Multinode, p.Disagg, p.Prefill, p.Decode, p.Unified = false, false, nil, nil, &spec.Parallel{TP: 4, PP: 1, EP: 1, DCP: 1, PCP: 1}
 	b, _ = bundleOf(t, &p, nil)
-	if row, err = FromBundle(b, nothing, Options{}); err != nil || math.Abs(row.(map[string]any)["tput_per_gpu"].(float64)-4020/dur/4) > 1e-9 {
+	if row, _, err = FromBundle(b, nothing, Options{}); err != nil || math.Abs(row.(map[string]any)["tput_per_gpu"].(float64)-4020/dur/4) > 1e-9 {
 		t.Errorf("single node: %v, %v", row, err)
 	}
 	p.Unified = nil
 	b, _ = bundleOf(t, &p, nil)
-	if _, err = FromBundle(b, nothing, Options{}); err == nil || !strings.Contains(err.Error(), "TP is not set") {
+	if _, _, err = FromBundle(b, nothing, Options{}); err == nil || !strings.Contains(err.Error(), "TP is not set") {
 		t.Errorf("without GPUs: %v", err)
+	}
+}
+
+// TestBundleMark: a row says in keys of its own what it must not be taken for, and InferenceX's keys
+// are the same with them and without.
+func TestBundleMark(t *testing.T) {
+	fixed := *multi
+	fixed.Scenario, fixed.ISL, fixed.OSL = spec.FixedSeqLen, 1000, 5
+	for _, p := range []*spec.Point{multi, &fixed} {
+		row := func(edit func(*record.Meta)) (map[string]any, *Mark) {
+			b, r := bundleOf(t, p, edit)
+			got, mark, err := FromBundle(b, nothing, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (mark == nil) != (r.Valid && !r.Simulated) {
+				t.Fatalf("valid %v, simulated %v, mark %+v", r.Valid, r.Simulated, mark)
+			}
+			raw, err := json.Marshal(got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, _ := parsed(t, raw).(map[string]any)
+			return m, mark
+		}
+		plain, mark := row(nil)
+		if mark == nil || mark.Simulated || mark.Valid || !slices.ContainsFunc(mark.Reasons, func(s string) bool { return strings.HasPrefix(s, "invalid: ") }) {
+			t.Errorf("a bundle that is not valid: %+v", mark)
+		}
+		sim, mark := row(func(m *record.Meta) { m.Simulated, m.SimSpeed = true, 20 })
+		if mark == nil || !mark.Simulated || len(mark.Reasons) < 2 || mark.Reasons[0] != "simulated: no engine ran" || mark.Reasons[1] != "20 times as fast as it says" {
+			t.Errorf("a simulated bundle: %+v", mark)
+		}
+		if sim["weir_simulated"] != true || plain["weir_simulated"] != false || sim["weir_valid"] != mark.Valid || len(sim["weir_reasons"].([]any)) != len(mark.Reasons) {
+			t.Errorf("own keys: %v %v %v", sim["weir_simulated"], sim["weir_valid"], sim["weir_reasons"])
+		}
+		for _, m := range []map[string]any{plain, sim} {
+			for k := range m {
+				if strings.HasPrefix(k, "weir_") {
+					delete(m, k)
+				}
+			}
+		}
+		if d := cmp.Diff(plain, sim); d != "" {
+			t.Errorf("InferenceX's keys differ:\n%s", d)
+		}
 	}
 }

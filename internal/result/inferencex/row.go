@@ -37,7 +37,8 @@ type Row struct {
 	PoolTokens *int64   `json:"kv_cache_pool_tokens"`
 	Warnings   []string `json:"warnings,omitempty"`
 
-	Own *Own `json:"weir,omitempty"` // only when asked for
+	Own   *Own `json:"weir,omitempty"` // only when asked for
+	*Mark      // nil for a row of artifacts, and of a bundle that is measured and valid
 }
 
 // SingleShape is how a single-node point is spread.
