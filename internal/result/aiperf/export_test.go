@@ -210,3 +210,29 @@ func TestExportNames(t *testing.T) {
 		t.Errorf("files %v, want %s", got, want)
 	}
 }
+
+// TestSimulatedIsMarked: the summary says in a key of its own that no engine ran, and says nothing
+// more of a measured run.
+func TestSimulatedIsMarked(t *testing.T) {
+	b, r := bundle(t)
+	var metas [2]map[string]any
+	for i, simulated := range []bool{false, true} {
+		b.Meta.Simulated = simulated
+		dir := t.TempDir()
+		if _, err := Export(b, r, Options{Dir: dir, Program: "weir-test"}); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, "profile_export_aiperf.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s struct{ Metadata map[string]any }
+		if err := json.Unmarshal(raw, &s); err != nil {
+			t.Fatal(err)
+		}
+		metas[i] = s.Metadata
+	}
+	if _, has := metas[0]["weir_simulated"]; has || metas[1]["weir_simulated"] != true || len(metas[1]) != len(metas[0])+1 {
+		t.Errorf("measured %v, simulated %v", metas[0], metas[1])
+	}
+}

@@ -159,3 +159,16 @@ func TestRouterOverHTTP(t *testing.T) {
 		}
 	}
 }
+
+// TestRouterMetricsSaySimulated: what the router counts is marked as its answers are.
+func TestRouterMetricsSaySimulated(t *testing.T) {
+	r, err := NewRouter(RouterOptions{Workers: []string{"http://127.0.0.1:1"}, Policy: "round_robin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	r.Metrics().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	if m := w.Header().Get(SimulatedHeader); m == "" || !ParseMark(m).Simulated {
+		t.Errorf("header %q", m)
+	}
+}
