@@ -67,6 +67,7 @@ func (a *App) readGPUs(ctx context.Context, readers []*gpu.Reader, every, span t
 		ctx, cancel = context.WithTimeout(ctx, span)
 		defer cancel()
 	}
+	read := false // something came of a reading, be it an error
 	for {
 		began := time.Now()
 		var all []gpu.Device
@@ -76,8 +77,12 @@ func (a *App) readGPUs(ctx context.Context, readers []*gpu.Reader, every, span t
 			all, errs = append(all, d...), append(errs, err)
 		}
 		if ctx.Err() != nil {
+			if !read && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return fmt.Errorf("no reading ended within %s: %s hangs or is slow; give --for more time", span, tools(readers))
+			}
 			return nil
 		}
+		read = true
 		err := errors.Join(errs...)
 		if err := a.printGPUs(all, err, time.Since(began), every > 0); err != nil {
 			return err
@@ -94,6 +99,14 @@ func (a *App) readGPUs(ctx context.Context, readers []*gpu.Reader, every, span t
 		case <-time.After(max(time.Until(began.Add(every)), 3*time.Since(began))):
 		}
 	}
+}
+
+// tools names the commands of readers.
+func tools(readers []*gpu.Reader) string {
+	if len(readers) == 1 {
+		return "the command that reads GPUs"
+	}
+	return "one of the commands that read GPUs"
 }
 
 func (a *App) printGPUs(all []gpu.Device, err error, took time.Duration, again bool) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -34,8 +35,12 @@ With the folder of a bundle it prints the samples in it, whole, one JSON object 
 		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, urls []string) error {
 			if len(urls) == 1 {
-				if b, err := record.OpenBundle(urls[0]); err == nil {
+				b, err := record.OpenBundle(urls[0])
+				if err == nil {
 					return app.printSamples(b)
+				}
+				if at, statErr := os.Stat(urls[0]); statErr == nil && at.IsDir() {
+					return err
 				}
 			}
 			if every < 100*time.Millisecond {

@@ -389,6 +389,11 @@ func TestRefusedConfigs(t *testing.T) {
 			t.Errorf("%s was not refused", name)
 		}
 	}
+	for _, u := range []string{"http://h/v1?key=hush", "http://me:hush@h/v1", "http://h/v1#hush"} { // the error goes into the bundle
+		if _, err := New(Config{URLs: []string{u}, Bodies: onePrompt}); err == nil || strings.Contains(err.Error(), "hush") || !strings.Contains(err.Error(), "http://h/v1") {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
 }
 
 // TestProgress wants first tokens, the last token and the dump to tell the truth.

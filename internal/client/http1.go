@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // head is what a response head said that matters here.
@@ -332,6 +333,12 @@ func (h *http1) eof() error {
 
 // clip shortens a text for a message.
 func clip(s string, n int) string {
+	s = strings.Map(func(r rune) rune { // it is printed: a server must not steer the terminal
+		if unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' {
+			return '?'
+		}
+		return r
+	}, s)
 	if len(s) <= n {
 		return s
 	}

@@ -401,7 +401,8 @@ func newHost(base string, cfg *Config) (*host, error) {
 		return nil, fmt.Errorf("client: base URL %q is not of the form http://host:port or https://host:port", base)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("client: base URL %q has user, query or fragment, which would not be sent; use the API key, headers or the path instead", u.Redacted())
+		bare := &url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // what is left out may be a secret
+		return nil, fmt.Errorf("client: the base URL has user, query or fragment beside %s, which would not be sent; use the API key, headers or the path instead", bare)
 	}
 	h := &host{base: base, url: u, name: u.Hostname(), secure: u.Scheme == "https"}
 	port := u.Port()

@@ -162,8 +162,11 @@ func (b *build) meets(cs Conditions, role string) bool {
 	return true
 }
 
+// comparisons may stand before a number in a condition; the longer ones come first.
+var comparisons = []string{"<=", ">=", "<", ">"}
+
 func matches(have, want string) bool {
-	for _, op := range []string{"<=", ">=", "<", ">"} {
+	for _, op := range comparisons {
 		rest, ok := strings.CutPrefix(want, op)
 		if !ok {
 			continue
@@ -211,6 +214,10 @@ var reference = regexp.MustCompile(`\$\{([a-z0-9.:A-Z_-]+)(?:\*([0-9]+))?\}`)
 
 // expand replaces ${field} and ${field*N} by the point's values.
 func (b *build) expand(s, role string, line int) string {
+	if rest := reference.ReplaceAllString(s, ""); strings.Contains(rest, "${") {
+		b.fail("%s:%d: %q: a reference is ${field} or ${field*N} with a whole N", b.r.where(), line, s)
+		return s
+	}
 	return reference.ReplaceAllStringFunc(s, func(m string) string {
 		g := reference.FindStringSubmatch(m)
 		v, ok := b.reference(g[1], role)
@@ -220,7 +227,11 @@ func (b *build) expand(s, role string, line int) string {
 		}
 		if g[2] != "" {
 			n, err := strconv.ParseInt(v, 10, 64)
-			k, _ := strconv.ParseInt(g[2], 10, 32)
+			k, kErr := strconv.ParseInt(g[2], 10, 32)
+			if kErr != nil {
+				b.fail("%s:%d: %s: the factor is above 2,147,483,647", b.r.where(), line, m)
+				return m
+			}
 			if err != nil || n < 0 || n > 1<<31 {
 				b.fail("%s:%d: %s: %q is not a whole number", b.r.where(), line, m, v)
 				return m

@@ -166,6 +166,9 @@ func TestRefused(t *testing.T) {
 		{"field without a consumer", "", `field kv-p2p-transfer has the value "nixl"`, func(p *spec.Point) { p.KVTransfer = "nixl" }},
 		{"another release", `version: "0.5.9"` + "\n", "was written for 0.5.9", nil},
 		{"unknown reference", "args: {x: '${nothing}'}\n", "names nothing", nil},
+		{"factor that is no number", "args: {x: '${conc*y}'}\n", "a reference is ${field} or ${field*N}", nil},
+		{"reference without an end", "args: {x: '${conc'}\n", "a reference is ${field} or ${field*N}", nil},
+		{"factor that is too large", "args: {x: '${conc*99999999999999999999}'}\n", "the factor is above", nil},
 		{"another framework", "", "framework vllm", func(p *spec.Point) { p.Framework = "vllm" }},
 	} {
 		q := *p
@@ -192,6 +195,11 @@ func TestStrict(t *testing.T) {
 		"name: x\nready: {start: -1s}\n":                           "not above 0",
 		"name: x\nmemory: {fraction: \"1.2\"}\n":                   "not above 0 and at most 1",
 		"name: x\n---\nname: y\n":                                  "more than one document",
+		"":                                                         "the file is empty",
+		"name: x\nports: {http: 99999}\n":                          "ports.http: 99999 is no port",
+		"name: x\nports: {http: -5}\n":                             "ports.http: -5 is no port",
+		"name: x\nwhen: [{if: {conc: '>>4'}, args: {a: 1}}]\n":     "is no comparison",
+		"name: x\nwhen: [{if: {conc: '>=many'}, args: {a: 1}}]\n":  "is no comparison",
 		"name: x\nargs: [a]\n":                                     "a mapping of name to value",
 		"name: x\nengine: sglang\nmemory: {host-pool: {ratio: x}}": "is not a number",
 	} {

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"math/big"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -151,6 +154,14 @@ func (c *Conditions) UnmarshalYAML(n *yaml.Node) error {
 		}
 		if len(cond.Values) == 0 {
 			return fmt.Errorf("line %d: condition %s has no value", v.Line, k.Value)
+		}
+		for _, want := range cond.Values {
+			if rest := strings.TrimLeft(want, "<>="); rest != want {
+				op := want[:len(want)-len(rest)]
+				if _, err := strconv.ParseInt(strings.TrimSpace(rest), 10, 64); err != nil || !slices.Contains(comparisons, op) {
+					return fmt.Errorf("line %d: condition %s: %q is no comparison: write <, <=, > or >= before a whole number", v.Line, k.Value, want)
+				}
+			}
 		}
 		*c = append(*c, cond)
 	}
@@ -349,11 +360,18 @@ func Parse(file string, raw []byte) (*Recipe, error) {
 	r := &Recipe{file: file}
 	dec := yaml.NewDecoder(bytes.NewReader(raw))
 	dec.KnownFields(true)
-	if err := dec.Decode(r); err != nil {
+	if err := dec.Decode(r); errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: the file is empty: write at least name and engine or extends", file)
+	} else if err != nil {
 		return nil, fmt.Errorf("%s: %s", file, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "unmarshal errors:\n  ", ""))
 	}
 	if dec.Decode(&yaml.Node{}) == nil {
 		return nil, fmt.Errorf("%s: more than one document: a file holds one recipe", file)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Ports)) {
+		if n := r.Ports[name]; n < 1 || n > 65535 {
+			return nil, fmt.Errorf("%s: ports.%s: %d is no port: write 1 to 65535", file, name, n)
+		}
 	}
 	for role, p := range r.Roles {
 		if !slices.Contains(roles, role) {

@@ -1,6 +1,7 @@
 package result
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,6 +22,11 @@ func DeriveDir(dir string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	return write(b, dir)
+}
+
+// write derives the result of a bundle and writes it into dir.
+func write(b *record.Bundle, dir string) (*Result, error) {
 	r, err := Derive(b)
 	if err != nil {
 		return nil, err
@@ -37,7 +43,12 @@ func Finish(w *record.BundleWriter) (*Result, error) {
 	if err := w.Seal(); err != nil {
 		return nil, err
 	}
-	r, err := DeriveDir(w.Dir())
+	b, err := record.OpenBundle(w.Dir())
+	if err != nil {
+		return nil, err
+	}
+	b.State = record.Complete // sealed: the marker comes once the result is there
+	r, err := write(b, w.Dir())
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +57,7 @@ func Finish(w *record.BundleWriter) (*Result, error) {
 
 // Derive computes the result of a bundle from what was recorded and nothing else. It fails when
 // the bundle cannot be read or a record contradicts itself; a run that went wrong gives a
-// result that is not valid.
+// result that is not valid, and so does one that was cut: what can be read of it is taken.
 func Derive(b *record.Bundle) (*Result, error) { return derive(b, b.Requests(), b.Samples()) }
 
 // derive is Derive with the records taken from elsewhere than the bundle's files.
@@ -76,7 +87,12 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	t := newTally(m)
 	passes := newPasses(m)
 	r.Unanswered = b.State == record.Failed
+	var torn error // where the files of a run that was cut end
 	for q, err := range requests {
+		if err != nil && b.State == record.Incomplete {
+			torn = err
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -92,6 +108,10 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	devs := newDevices(t)
 	passes.begin()
 	for s, err := range samples {
+		if err != nil && b.State == record.Incomplete {
+			torn = cmp.Or(torn, err)
+			break
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +130,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 			GCPauseS: seconds(m.Client.GCPauseNs), TimerLagS: seconds(m.Client.TimerLagNs),
 		}
 	}
-	judge(r, b, t)
+	judge(r, b, t, torn)
 	r.Warnings = append(r.Warnings, srv.troubles()...)
 	r.Warnings = append(r.Warnings, r.Devices.doubts(r)...)
 	return r, nil

@@ -365,6 +365,50 @@ func TestFailedBundle(t *testing.T) {
 	}
 }
 
+// TestCutBundle: what a killed run left is never a valid result, torn or not.
+func TestCutBundle(t *testing.T) {
+	m := meta()
+	w, err := record.CreateBundle(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteMeta(m); err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range steady(100, m) {
+		if err := w.WriteRequest(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := Finish(w)
+	if err != nil || !r.Valid {
+		t.Fatalf("whole: %v, %v", r, err)
+	}
+	if err := os.Remove(filepath.Join(w.Dir(), record.CompleteFile)); err != nil {
+		t.Fatal(err)
+	}
+	cut := func(want string) {
+		t.Helper()
+		r, err := DeriveDir(w.Dir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Valid || r.Reasons[0].Code != RunCut || !strings.Contains(r.Reasons[0].Text, want) {
+			t.Errorf("%v, want %q", r.Reasons, want)
+		}
+	}
+	cut("neither COMPLETE nor FAILED")
+	name := filepath.Join(w.Dir(), record.RequestsFile)
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, raw[:len(raw)/2], 0o666); err != nil {
+		t.Fatal(err)
+	}
+	cut("what can be read ends with")
+}
+
 // TestUnknownStaysUnknown: without usage nothing that needs token counts is given.
 func TestUnknownStaysUnknown(t *testing.T) {
 	m := meta()

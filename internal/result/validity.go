@@ -24,6 +24,7 @@ const (
 	Stalled        Code = "stalled"            // no token from any request for too long
 	UnsafeOverride Code = "unsafe-override"    // a rule was switched off by hand
 	RunFailed      Code = "run-failed"         // the bundle ends with FAILED
+	RunCut         Code = "run-cut"            // the bundle has no end: the run was killed
 
 	// These two are warnings while they concern a few requests.
 	UsageMissing     Code = "usage-missing"     // no answer came with a count of output tokens
@@ -74,13 +75,20 @@ type Finding struct {
 }
 
 // judge decides whether the result is valid.
-func judge(r *Result, b *record.Bundle, t *tally) {
+func judge(r *Result, b *record.Bundle, t *tally, torn error) {
 	m := b.Meta
 	bad := func(c Code, format string, a ...any) {
 		r.Reasons = append(r.Reasons, Finding{c, fmt.Sprintf(format, a...)})
 	}
 	note := func(c Code, format string, a ...any) {
 		r.Warnings = append(r.Warnings, Finding{c, fmt.Sprintf(format, a...)})
+	}
+	if b.State == record.Incomplete {
+		text := "the run was cut: its bundle has neither COMPLETE nor FAILED, so records are missing; run it again"
+		if torn != nil {
+			text += " (what can be read ends with " + torn.Error() + ")"
+		}
+		bad(RunCut, "%s", text)
 	}
 	if b.State == record.Failed {
 		bad(RunFailed, "%s: %s", b.End.Class, b.End.Reason)

@@ -108,7 +108,7 @@ type summary struct {
 
 func readSummary(path string) (summary, error) {
 	var s summary
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return s, nil
 	}

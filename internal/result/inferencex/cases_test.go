@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -96,6 +97,7 @@ func TestRefused(t *testing.T) {
 		want             string
 	}{
 		"torn line":    {good + "\n" + good[:60], "", nil, "profile_export.jsonl:2: not a record"},
+		"a list":       {good + "\n[]", "", nil, "profile_export.jsonl:2: not a record: need an object, found array"},
 		"no JSON":      {good, "{", nil, "server_metrics_export.json"},
 		"unknown":      {good, `{"metrics":{"tgi_requests":{"type":"counter","series":[]}}}`, map[string]string{"FRAMEWORK": "tgi"}, "no known engine: FRAMEWORK=tgi"},
 		"no offload":   {good, "", map[string]string{"KV_OFFLOADING": ""}, "KV_OFFLOADING is not set"},
@@ -107,6 +109,17 @@ func TestRefused(t *testing.T) {
 		_, err := Aggregate(folder(t, c.records, c.metrics), envOf(c.env), Options{})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for _, name := range []string{RecordsFile, SummaryFile, ServerFile} { // a pipe has nobody who writes
+		dir := folder(t, good, "")
+		path := filepath.Join(dir, ArtifactDir, name)
+		os.Remove(path)
+		if err := syscall.Mkfifo(path, 0o666); err != nil {
+			t.Skip(err)
+		}
+		if _, err := Aggregate(dir, envOf(nil), Options{}); err == nil || !strings.Contains(err.Error(), name+" is not a file") {
+			t.Errorf("a pipe as %s: %v", name, err)
 		}
 	}
 	if _, err := Aggregate(t.TempDir(), envOf(nil), Options{}); err == nil || !strings.Contains(err.Error(), RecordsFile) {

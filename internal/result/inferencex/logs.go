@@ -53,7 +53,7 @@ func readLogs(dir string) ([]string, error) {
 }
 
 func head(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return "", err
 	}

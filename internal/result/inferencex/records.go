@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -37,7 +38,7 @@ const lineLimit = 256 << 20
 // readRecords reads profile_export.jsonl. A line that is no JSON object is an error that names
 // it: a torn line means that records are missing.
 func readRecords(path string) ([]profiled, Accounting, error) {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return nil, Accounting{}, err
 	}
@@ -203,10 +204,63 @@ func plainText(raw json.RawMessage) string {
 // are read as null, which is a value that nobody measured.
 func unmarshal(b []byte, v any) error {
 	err := json.Unmarshal(b, v)
+	var te *json.UnmarshalTypeError
+	if errors.As(err, &te) { // Go's text names Go's types
+		return &typeError{te}
+	}
 	if err == nil || !bytes.Contains(b, []byte("NaN")) && !bytes.Contains(b, []byte("Infinity")) {
 		return err
 	}
 	return json.NewDecoder(&finite{r: bufio.NewReader(bytes.NewReader(b))}).Decode(v)
+}
+
+// A typeError is JSON of another kind than is read there.
+type typeError struct{ err *json.UnmarshalTypeError }
+
+func (e *typeError) Error() string {
+	want := "another value"
+	switch t := e.err.Type; t.Kind() {
+	case reflect.Struct, reflect.Map:
+		want = "an object"
+	case reflect.Slice, reflect.Array:
+		want = "a list"
+	case reflect.String:
+		want = "text"
+	default:
+		if k := t.Kind(); k == reflect.Bool {
+			want = "true or false"
+		} else if k >= reflect.Int && k <= reflect.Float64 {
+			want = "a number"
+		}
+	}
+	if e.err.Field == "" {
+		return fmt.Sprintf("need %s, found %s", want, e.err.Value)
+	}
+	return fmt.Sprintf("%s: need %s, found %s", e.err.Field, want, e.err.Value)
+}
+
+func (e *typeError) Unwrap() error { return e.err }
+
+// open opens a file of a result: what is no file (a pipe, say) would be waited for without end.
+func open(path string) (*os.File, error) {
+	at, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if m := at.Mode(); m&(os.ModeNamedPipe|os.ModeSocket|os.ModeDevice) != 0 {
+		return nil, fmt.Errorf("%s is not a file but %s", path, m.Type())
+	}
+	return os.Open(path)
+}
+
+// readFile is open and everything in it.
+func readFile(path string) ([]byte, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
 }
 
 // requestMetrics are the client's side of the row.

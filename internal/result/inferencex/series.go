@@ -55,7 +55,7 @@ type scraped struct {
 // without being held. A missing file is an empty one.
 func readScraped(path string) (*scraped, error) {
 	m := &scraped{families: map[string][]series{}}
-	f, err := os.Open(path)
+	f, err := open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return m, nil
 	}

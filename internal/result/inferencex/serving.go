@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 )
@@ -18,7 +17,7 @@ import (
 //
 // The JSON has no order of keys that matters; the row is returned as a map for that reason.
 func Serving(path string, env Env) (map[string]any, error) {
-	b, err := os.ReadFile(path)
+	b, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
