@@ -54,6 +54,9 @@ func newLoadCmd(app *App) *cobra.Command {
 in a closed loop, at a rate, on a schedule or by users at a pace, and writes a bundle with its
 result. A request that goes out late is recorded as late; its intended time stays.
 
+Made-up prompts are the same for the same --seed: sent again to a server that has kept its cache
+they are found there, also by a first pass of overflow. With another --seed they are cold.
+
 Modes:
   closed         --concurrency conversations at once, the next when one ends
   constant, poisson, gamma   --rate requests per second (gamma: --shape), --concurrency caps them
@@ -105,7 +108,7 @@ Modes:
 	fl.StringVar(&f.tok, "tokenizer", "", "the model's tokenizer.json: its words are sent, and every eighth answer is counted here to check the server")
 	fl.StringVar(&f.ext, "extra", "", "JSON object whose members are added to every body")
 	intVar(fl, &f.gpus, "gpus", 0, 0, 1_000_000, "GPUs behind the server; 0 leaves per-GPU numbers out")
-	fl.Uint64Var(&f.load.Seed, "seed", 42, "draws arrivals and lengths")
+	fl.Uint64Var(&f.load.Seed, "seed", 42, "draws arrivals, lengths and the words of made-up prompts: a server that keeps its cache finds nothing of another seed's")
 	fl.BoolVar(&f.noProbe, "no-probe", false, "don't learn what the chat template adds")
 	fl.BoolVar(&f.legacy, "legacy-max-tokens", false, "send max_tokens instead of max_completion_tokens")
 	f.corpusFlags.add(cmd)

@@ -89,6 +89,26 @@ func TestOverflowProvesTheHostTier(t *testing.T) {
 	}
 }
 
+// TestSeedsAreCold: on a server that keeps its cache the first pass of another seed finds nothing,
+// that of the same seed finds what the last run left.
+func TestSeedsAreCold(t *testing.T) {
+	url := simServer(t, 120_000, 1_000_000)
+	found := func(seed string) float64 {
+		_, out, errOut := weir("load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "200000", "--seed", seed,
+			"--isl", "8192", "--osl", "1", "-c", "4", "--client-limit", "none", "--json", "-o", filepath.Join(t.TempDir(), "b"))
+		var o struct {
+			Result struct{ Passes []replay.PassHits }
+		}
+		if err := json.Unmarshal([]byte(out), &o); err != nil || len(o.Result.Passes) != 2 || o.Result.Passes[0].KnownTotal == 0 {
+			t.Fatalf("%v\n%s%s", err, out, errOut)
+		}
+		return float64(o.Result.Passes[0].Total) / float64(o.Result.Passes[0].KnownTotal)
+	}
+	if a, b, again := found("7"), found("8"), found("8"); a > 0.02 || b > 0.02 || again < 0.9 {
+		t.Errorf("the first passes of seeds 7, 8 and 8 again found %.3f, %.3f and %.3f", a, b, again)
+	}
+}
+
 // TestOverflowTiers: whatever usage says, the server's counters tell the passes' hits by tier,
 // and both engines' second pass comes from the host.
 func TestOverflowTiers(t *testing.T) {

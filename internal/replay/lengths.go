@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/weirbench/weir/internal/corpus"
@@ -24,7 +25,8 @@ type Lengths struct {
 const lengthsBlock = 64 // tokens in a block of a made-up conversation
 
 // Corpus makes the conversations, as the streams of one trace: equal block identities are
-// equal tokens there, so that a prefix can be shared and everything else is distinct. Shared
+// equal tokens there, so that a prefix can be shared and everything else is distinct. With another
+// seed all tokens are others, so that a server that has seen one finds nothing of the other. Shared
 // and own parts of the prefix are cut at whole blocks.
 //
 // With a range ratio lengths are drawn as InferenceX's fixed-seq-len scenario draws them
@@ -58,6 +60,7 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 	if tr.ID == "" {
 		tr.ID = "lengths"
 	}
+	tr.ID += fmt.Sprintf("-%d", l.Seed) // which the words of blocks are drawn from
 	next := uint32(1)
 	fresh := func(blocks []uint32, upTo int64) []uint32 {
 		for int64(len(blocks)) < upTo {
@@ -86,5 +89,5 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 		}
 		tr.Streams = append(tr.Streams, s)
 	}
-	return &corpus.Corpus{Name: tr.ID, Traces: []*corpus.Trace{tr}}, nil
+	return &corpus.Corpus{Name: cmp.Or(l.Name, "lengths"), Traces: []*corpus.Trace{tr}}, nil
 }
