@@ -4,8 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,11 +48,19 @@ func (f *clientFlags) add(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.total, "request-timeout", 4*time.Hour, "longest time of a whole request")
 }
 
-// config makes the client's configuration, or says which flag is wrong.
-func (f *clientFlags) config() (client.Config, error) {
+// config makes the client's configuration, or says which flag is wrong. What it changed of a URL
+// it notes.
+func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
 	var c client.Config
 	if len(f.urls) == 0 {
 		return c, fmt.Errorf("no server: name one with --url")
+	}
+	urls := slices.Clone(f.urls)
+	for i, u := range urls {
+		if base, ok := strings.CutSuffix(strings.TrimRight(u, "/"), "/v1"); ok {
+			urls[i] = base
+			fmt.Fprintf(notes, "weir: note: --url %s: taken as %s, as paths of endpoints begin with /v1\n", u, base)
+		}
 	}
 	if f.timeout <= 0 || f.connect <= 0 || f.total <= 0 {
 		return c, fmt.Errorf("--timeout, --connect-timeout and --request-timeout must be positive: nothing waits for ever")
@@ -68,7 +78,7 @@ func (f *clientFlags) config() (client.Config, error) {
 		key = os.Getenv(keyEnv)
 	}
 	c = client.Config{
-		URLs: f.urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: f.sessions, ParentHeader: f.parent,
+		URLs: urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: f.sessions, ParentHeader: f.parent,
 		Protocol: client.Protocol(f.protocol), Spread: client.Spread(f.spread), Gzip: f.gzip,
 		Timeouts: client.Timeouts{Connect: f.connect, First: f.timeout, Headers: f.timeout, Stream: f.timeout, Total: f.total},
 	}

@@ -171,7 +171,7 @@ func isInvalid(err error) bool {
 }
 
 func (f *loadFlags) executor(app *App) (*run.HTTP, error) {
-	cfg, err := f.client.config()
+	cfg, err := f.client.config(app.Err)
 	if err != nil {
 		return nil, usage(err)
 	}

@@ -89,6 +89,21 @@ func TestOverflowProvesTheHostTier(t *testing.T) {
 	}
 }
 
+// TestBaseURL: a base that ends in /v1 is taken without it, and one behind which nothing is served
+// is refused before the run, with what was asked for.
+func TestBaseURL(t *testing.T) {
+	url := simServer(t, 1_000_000, 0)
+	args := []string{"load", "--model", "glm-5.2", "-c", "1", "--conversations", "2", "--isl", "64", "--osl", "2", "--client-limit", "none", "-o"}
+	code, _, errOut := weir(append(args, filepath.Join(t.TempDir(), "b"), "--url", url+"/v1/")...)
+	if code != exitOK || !strings.Contains(errOut, "taken as "+url+",") {
+		t.Errorf("exit code %d: %s", code, errOut)
+	}
+	code, out, errOut := weir(append(args, filepath.Join(t.TempDir(), "b"), "--url", url+"/api")...)
+	if code != exitUsage || out != "" || !strings.Contains(errOut, "404 to the first probe, POST "+url+"/api/v1/chat/completions") || !strings.Contains(errOut, "without /v1") {
+		t.Errorf("exit code %d: %s%s", code, out, errOut)
+	}
+}
+
 // TestSeedsAreCold: on a server that keeps its cache the first pass of another seed finds nothing,
 // that of the same seed finds what the last run left.
 func TestSeedsAreCold(t *testing.T) {

@@ -40,7 +40,7 @@ when the result is not valid, and says why.`,
 		Example: `  weir replay --url http://127.0.0.1:8000 --model my-model --corpus traces/ -c 8 --duration 10m`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := cf.config()
+			cfg, err := cf.config(app.Err)
 			if err != nil {
 				return usage(err)
 			}

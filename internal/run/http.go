@@ -333,6 +333,13 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 		case first.status == http.StatusServiceUnavailable:
 			return prompt.Learned{}, failf("start", "the server at %s answers 503 to the first probe: it is not ready; wait until it is (%s)",
 				h.Client.URLs[0], excerpt(first.raw))
+		case first.status == http.StatusNotFound:
+			path := h.Client.Path
+			if path == "" {
+				path = endpoint.Path()
+			}
+			return prompt.Learned{}, failf("config", "the server answers 404 to the first probe, POST %s%s: nothing is served there, or no such model (%s); "+
+				"give the URL without /v1 and without the endpoint's path, and check --endpoint and --model", strings.TrimSuffix(h.Client.URLs[0], "/"), path, excerpt(first.raw))
 		}
 		s.sim = s.sim.Join(first.sim)
 		seen = append(seen, prompt.Observation{Probe: probes[0], Tokens: first.tokens})
