@@ -20,6 +20,7 @@ func newPointCmd(app *App) *cobra.Command {
 	var duration time.Duration
 	var f launchFlags
 	var cf corpusFlags
+	var one pickFlags
 	cmd := &cobra.Command{
 		Use:   "point -f MASTER... -r RUNNERS KEY --conc N --corpus DIR",
 		Short: "Run one point on this machine, with what its recipe starts",
@@ -53,10 +54,15 @@ client, node or cancelled.`,
 			if err != nil {
 				return err
 			}
-			if len(points) != 1 {
-				return usagef("%d points are selected, one is run: name a key and --conc", len(points))
+			ids := make([]string, len(points))
+			for i, p := range points {
+				ids[i] = p.ID()
 			}
-			p := points[0]
+			which, err := one.pick(points, ids, "one is run")
+			if err != nil {
+				return err
+			}
+			p := points[which]
 			if duration > 0 {
 				p.DurationNs = int64(duration)
 			}
@@ -99,6 +105,7 @@ client, node or cancelled.`,
 	durationVar(fl, &duration, "duration", 0, 0, "profiling time; 0 takes the file's")
 	fl.StringVar(&job, "job", "", "run the point of this `FILE` inside the allocation that was made for it; weir sweep writes both")
 	fl.StringVarP(&out, "out", "o", "", "folder of the bundle (default weir-runs/point-ID)")
+	one.add(fl)
 	f.add(fl)
 	cf.addSkip(cmd)
 	return cmd

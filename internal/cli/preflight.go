@@ -20,6 +20,7 @@ import (
 
 // preflightFlags say what a node is checked for.
 type preflightFlags struct {
+	one                           pickFlags
 	masters                       []string
 	runners, pointFile, role, out string
 	recipes                       string
@@ -58,6 +59,7 @@ the same report to a file.`,
 	inputFlags(fs, &f.masters, &f.runners)
 	fs.StringVar(&f.recipes, "recipes", "", "`FOLDER` of recipes, before those that come with weir")
 	fs.StringVar(&f.pointFile, "point", "", "`FILE` with one point as JSON, such as a bundle's point.json")
+	f.one.add(fs)
 	fs.StringVar(&f.role, "role", "", "workers that run here: unified, prefill or decode; default: the first of the point")
 	fs.BoolVar(&f.simulated, "simulated", false, "the engine is the simulator: of the point only the concurrency counts")
 	fs.IntVar(&f.conc, "conc", 0, "concurrency; default: the point's")
@@ -153,7 +155,7 @@ func (f *preflightFlags) request(args []string) (plan.Request, error) {
 // point reads the point that is checked for, if any.
 func (f *preflightFlags) point(args []string, q *plan.Request) (*spec.Point, error) {
 	if f.pointFile != "" {
-		if len(f.masters) > 0 || len(args) > 0 {
+		if len(f.masters) > 0 || len(args) > 0 || f.one != (pickFlags{}) {
 			return nil, usagef("--point stands beside master files or a key; keep one")
 		}
 		b, err := spec.ReadFile(f.pointFile, pointLimit)
@@ -172,6 +174,9 @@ func (f *preflightFlags) point(args []string, q *plan.Request) (*spec.Point, err
 		}
 	}
 	if len(pf.masters) == 0 && len(keys) == 0 {
+		if f.one != (pickFlags{}) {
+			return nil, usagef("--id and --offload have no effect without master files: they choose one of their points")
+		}
 		return nil, nil
 	}
 	if f.conc > 0 {
@@ -181,10 +186,11 @@ func (f *preflightFlags) point(args []string, q *plan.Request) (*spec.Point, err
 	if err != nil {
 		return nil, err
 	}
-	if len(pts) > 1 {
-		return nil, usagef("%d points are selected, the node is checked for one: name a key and --conc", len(pts))
+	which, err := f.one.pick(pts, pf.ids, "the node is checked for one")
+	if err != nil {
+		return nil, err
 	}
-	return pts[0], nil
+	return pts[which], nil
 }
 
 // readPoint reads a point, alone or as the field "point" of a bundle's point.json or of a job's
