@@ -85,6 +85,39 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+// TestStatusOfSkipped: a point that a later run found whole is complete, whether or not the journal
+// says when it ended.
+func TestStatusOfSkipped(t *testing.T) {
+	dir := t.TempDir()
+	again := func() []*PointStatus {
+		jobs := quickstart(t, 1)
+		if sum, err := (&Sweep{Dir: dir, Jobs: jobs, Executor: Virtual{}}).Run(t.Context()); err != nil || sum.Complete+sum.Skipped != len(jobs) {
+			t.Fatalf("%+v, %v", sum, err)
+		}
+		ps, err := ReadStatus(dir)
+		if err != nil || len(ps) != len(jobs) {
+			t.Fatalf("%v, %v", ps, err)
+		}
+		return ps
+	}
+	first := again()
+	for _, journal := range []bool{true, false} {
+		if !journal {
+			if err := os.Remove(filepath.Join(dir, JournalFile)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, p := range again() {
+			if p.State != Complete || !p.Simulated || p.Hit == nil || p.Valid == nil || p.Detail == "" {
+				t.Errorf("journal %v: %+v", journal, p)
+			}
+			if journal && !p.Since.Equal(first[i].Since) {
+				t.Errorf("complete since %v, then since %v", first[i].Since, p.Since)
+			}
+		}
+	}
+}
+
 // TestReap ends the group that a dead controller left, and nothing that merely has its number.
 func TestReap(t *testing.T) {
 	if world() == "" {

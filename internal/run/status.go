@@ -147,6 +147,16 @@ func (p *PointStatus) look(dir string, now map[string]Progress) error {
 			return err
 		}
 		p.Hit, p.Valid, p.Simulated = r.Hits.Total, &r.Valid, r.Simulated
+		if p.State == Complete && p.Detail == "" { // its end was never written down
+			switch {
+			case r.Valid:
+				p.Detail = "valid"
+			case len(r.Reasons) > 0:
+				p.Detail = "invalid: " + r.Reasons[0].Text
+			default:
+				p.Detail = "invalid"
+			}
+		}
 		return nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
