@@ -290,7 +290,11 @@ func (a *answer) finish(status int, at int64, cut error, declared bool) {
 		if a.overflows(a.whole) {
 			class = record.FailContextOverflow
 		}
-		a.fail(class, "HTTP status %d: %s", status, clip(string(a.whole), 2*maxDetail))
+		text := clip(string(a.whole), 2*maxDetail)
+		if status >= 300 && status < 400 {
+			text = "a redirect, which is not followed: give the URL that it leads to; " + text
+		}
+		a.fail(class, "HTTP status %d: %s", status, text)
 		return
 	case a.done: // every token is here, however the rest ended
 	case cut != nil:

@@ -297,6 +297,7 @@ func TestFailures(t *testing.T) {
 		status       int
 		detail       string
 	}{
+		{"redirect", head("307 Temporary Redirect", ""), record.FailStatus, 307, "not followed: give the URL that it leads to"},
 		{"control characters", head("500 Internal Server Error", "a\x1b[2J\x00b\u009bc"), record.FailStatus, 500, "a?[2J?b?c"},
 		{"500", head("500 Internal Server Error", `{"error":"boom"}`), record.FailStatus, 500, "boom"},
 		{"503 without length", "HTTP/1.1 503 Busy\r\n\r\nqueue full", record.FailStatus, 503, "queue full"},

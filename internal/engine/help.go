@@ -235,13 +235,21 @@ func (d *Deployment) Check(engine, router *Help) error {
 	return errors.Join(errs...)
 }
 
+// byFlag names a text that came by a flag.
+func byFlag(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "--engine-help"
+}
+
 // Helps are the help texts that the recipe names, read; nil where it names none. With a text of
 // the engine from elsewhere, that one counts.
 func (r *Recipe) Helps(text string) (engine, router *Help, err error) {
 	for _, x := range []struct {
 		text, what string
 		to         **Help
-	}{{cmp.Or(text, r.help), "the engine's help", &engine}, {r.Roles["router"].help, "the router's help", &router}} {
+	}{{cmp.Or(text, r.help), cmp.Or(byFlag(text), "the engine's help"), &engine}, {r.Roles["router"].help, "the router's help", &router}} {
 		if x.text == "" {
 			continue
 		}

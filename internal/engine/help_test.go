@@ -144,6 +144,7 @@ func TestRecipeHelp(t *testing.T) {
 		{"base", "", "router: --policy consistent_hashing: the help of python3 -m sglang_router.launch_router takes random, round_robin; the nearest is", "unknown argument"},
 		{"more", "", "unified-0: unknown argument --dtpye: the help of python3 -m sglang.launch_server does not name it; the nearest is --dtype", ""},
 		{"more", known + "  --dtpye X\n", "--policy consistent_hashing", "--dtpye"},
+		{"base", "no help at all", "--engine-help: it names no arguments", "the engine's help"},
 		{"absent", "", "help nowhere.txt", ""},
 		{"empty", "", "names no arguments", ""},
 	} {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -290,7 +291,7 @@ func (h *HTTP) identify(ctx context.Context) (server, error) {
 		return s, ctx.Err()
 	}
 	if firstErr != nil {
-		return s, failf("start", "no server answers at %s: %v; start it, or check --url and --protocol", h.Client.URLs[0], firstErr)
+		return s, failf("start", "no server answers at %s: %s", h.Client.URLs[0], noAnswer(firstErr))
 	}
 	for _, st := range seen {
 		st.Ranks, st.Workers = nil, nil
@@ -394,6 +395,18 @@ func (h *HTTP) ask(ctx context.Context, b *prompt.Builder, e prompt.Endpoint, p 
 		a.tokens = promptTokens(a.raw)
 	}
 	return a
+}
+
+// noAnswer says why a server did not answer, and what to change.
+func noAnswer(err error) string {
+	var cert *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &cert):
+		return fmt.Sprintf("%v; name the certificate's authority with --ca-file, the server as its certificate does with --url, or give --insecure", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return "nothing came back in time; check --url and --protocol (https beside a server without TLS ends so)"
+	}
+	return fmt.Sprintf("%v; start it, or check --url and --protocol", err)
 }
 
 // excerpt is the beginning of an answer on one line.

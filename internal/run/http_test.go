@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -157,6 +159,18 @@ func TestNoServer(t *testing.T) {
 	b, err := record.OpenBundle(dir)
 	if err != nil || b.State != record.Failed || b.End.Class != "start" {
 		t.Errorf("bundle %+v, %v: want FAILED with class start", b, err)
+	}
+}
+
+// TestCertificateAdvice: who does not know the server's authority is told of the flags for it.
+func TestCertificateAdvice(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.NotFoundHandler())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.StartTLS()
+	defer srv.Close()
+	_, _, err := against(t, t.Context(), srv.URL, 1, time.Minute, nil)
+	if err == nil || !strings.Contains(err.Error(), "--ca-file") || strings.Contains(err.Error(), "start it") {
+		t.Errorf("got %v", err)
 	}
 }
 
