@@ -30,8 +30,14 @@ func Sentence(g Group, curves []Curve, x, y *Axis) string {
 		return best(g, curves, x, y)
 	}
 	var parts []string
-	if s := gain(off, on, x, y); s != "" {
-		parts = append(parts, s)
+	same := sameConc(off, on, x, y)
+	switch s, differs := gain(off, on, x, y); {
+	case differs:
+		parts = append(append(parts, s), same...)
+	case s != "":
+		parts = append(append(parts, same...), s)
+	default:
+		parts = append(parts, same...)
 	}
 	parts = append(parts, falls(off, on)...)
 	if len(parts) == 0 {
@@ -50,14 +56,58 @@ func gpusText(s Series) string {
 	return fmt.Sprintf("%dx %s", s.GPUs, strings.ToUpper(s.Hardware))
 }
 
-// gain compares throughput at the asked interactivity, or at the highest that both reach.
-func gain(off, on *Curve, x, y *Axis) string {
+// told is the ratio from which on a difference is told as one.
+const told = 1.05
+
+// sameConc says by how much offload changes y most at equal concurrency, up and down; nothing
+// for changes of less than 5 %.
+func sameConc(off, on *Curve, x, y *Axis) []string {
 	if x.Better != Higher || y.Better != Higher {
-		return ""
+		return nil
+	}
+	type pair struct {
+		a, b  *Point
+		ratio float64
+	}
+	most, least := pair{ratio: told}, pair{ratio: 1 / told}
+	for i := range off.Points {
+		a := &off.Points[i]
+		for k := range on.Points {
+			b := &on.Points[k]
+			if a.Conc != b.Conc || a.Invalid || b.Invalid || a.Y.Value <= 0 {
+				continue
+			}
+			r := b.Y.Value / a.Y.Value
+			if r >= most.ratio {
+				most = pair{a, b, r}
+			}
+			if r <= least.ratio {
+				least = pair{a, b, r}
+			}
+		}
+	}
+	var parts []string
+	for _, m := range []struct {
+		pair
+		words string
+	}{{most, "up to %s times"}, {least, "down to %s of"}} {
+		if m.a != nil {
+			parts = append(parts, fmt.Sprintf("with offload "+m.words+" the %s at equal concurrency (%d agents: %s against %s %s, at %s against %s %s)",
+				Three(m.ratio), measure(y), m.a.Conc, Three(m.b.Y.Value), Three(m.a.Y.Value), unitOr(y), trim(m.b.X.Value), trim(m.a.X.Value), unitOr(x)))
+		}
+	}
+	return parts
+}
+
+// gain compares throughput at the asked interactivity, or at the highest that both reach, and
+// says whether they differ there.
+func gain(off, on *Curve, x, y *Axis) (string, bool) {
+	if x.Better != Higher || y.Better != Higher {
+		return "", false
 	}
 	fOff, fOn := off.Frontier(), on.Frontier()
 	if len(fOff) == 0 || len(fOn) == 0 {
-		return ""
+		return "", false
 	}
 	at := math.Min(askedIntvty, math.Min(fOff[len(fOff)-1].X, fOn[len(fOn)-1].X))
 	if at < askedIntvty {
@@ -66,16 +116,16 @@ func gain(off, on *Curve, x, y *Axis) string {
 	a, okA := Reach(fOff, Higher, Higher, at)
 	b, okB := Reach(fOn, Higher, Higher, at)
 	if !okA || !okB || a.Y <= 0 || b.Y <= 0 {
-		return ""
+		return "", false
 	}
 	where := fmt.Sprintf("at %s %s", trim(at), unitOr(x))
 	switch r := b.Y / a.Y; {
-	case r >= 1.05:
-		return fmt.Sprintf("with offload %s times the %s %s (%s against %s %s)", Three(r), measure(y), where, Three(b.Y), Three(a.Y), unitOr(y))
-	case r <= 1/1.05:
-		return fmt.Sprintf("with offload only %s of the %s %s (%s against %s %s)", Three(r), measure(y), where, Three(b.Y), Three(a.Y), unitOr(y))
+	case r >= told:
+		return fmt.Sprintf("with offload %s times the %s %s (%s against %s %s)", Three(r), measure(y), where, Three(b.Y), Three(a.Y), unitOr(y)), true
+	case r <= 1/told:
+		return fmt.Sprintf("with offload only %s of the %s %s (%s against %s %s)", Three(r), measure(y), where, Three(b.Y), Three(a.Y), unitOr(y)), true
 	default:
-		return fmt.Sprintf("offload changes the %s %s by less than 5 %% (%s against %s %s)", measure(y), where, Three(b.Y), Three(a.Y), unitOr(y))
+		return fmt.Sprintf("offload changes the %s %s by less than 5 %% (%s against %s %s)", measure(y), where, Three(b.Y), Three(a.Y), unitOr(y)), false
 	}
 }
 

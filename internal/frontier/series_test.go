@@ -60,6 +60,7 @@ func TestCurvesAndSentence(t *testing.T) {
 	g := GroupOf(rs[0])
 	got := Sentence(g, cs, x, y)
 	want := "GLM-5.2 on 8x B200: with offload 3.40 times the throughput per GPU at 20 tok/s/user (5,100 against 1,500 tok/s/GPU); " +
+		"with offload up to 5.67 times the throughput per GPU at equal concurrency (64 agents: 5,100 against 900 tok/s/GPU, at 21 against 5 tok/s/user); " +
 		"without it the cache falls off between 16 and 32 agents; with it, it holds up to 64."
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -118,5 +119,25 @@ func TestAxes(t *testing.T) {
 	}
 	if _, err := ByName("ttft_p42"); err == nil || !strings.Contains(err.Error(), "ttft_p90") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSentenceBelowTheLevel: a gain that lies just below the asked interactivity is what the
+// sentence begins with.
+func TestSentenceBelowTheLevel(t *testing.T) {
+	x, y := axesOf(t)
+	rs := []*result.Result{
+		run(16, "none", 30, 1500, 0.94), run(32, "none", 5, 900, 0.4),
+		run(16, "dram", 30.5, 1500, 0.95), run(32, "dram", 19.9, 3600, 0.95),
+	}
+	got := Sentence(GroupOf(rs[0]), Curves(rs, x, y), x, y)
+	want := "GLM-5.2 on 8x B200: with offload up to 4.00 times the throughput per GPU at equal concurrency (32 agents: 3,600 against 900 tok/s/GPU, at 19.9 against 5 tok/s/user); " +
+		"offload changes the throughput per GPU at 20 tok/s/user by less than 5 % ("
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	rs[3] = run(32, "dram", 5, 450, 0.95)
+	if got := Sentence(GroupOf(rs[0]), Curves(rs, x, y), x, y); !strings.Contains(got, "with offload down to 0.500 of the throughput per GPU at equal concurrency (32 agents") || strings.Contains(got, "offload up to") {
+		t.Error(got)
 	}
 }
