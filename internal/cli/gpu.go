@@ -38,8 +38,12 @@ engines that way.`,
 			if err != nil {
 				return usage(fmt.Errorf("--gpu: %w", err))
 			}
+			nothing := errors.New("neither nvidia-smi nor amd-smi is on PATH")
+			if tool == "none" {
+				nothing = errors.New("--gpu none reads no GPUs: leave it out, or give nvidia-smi, amd-smi or the path of one")
+			}
 			if len(paths) == 0 && !app.JSON {
-				return errors.New("neither nvidia-smi nor amd-smi is on PATH")
+				return nothing
 			}
 			var readers []*gpu.Reader
 			for _, p := range paths {
@@ -49,7 +53,7 @@ engines that way.`,
 				}
 				readers = append(readers, r)
 			}
-			return app.readGPUs(cmd.Context(), readers, every, span)
+			return app.readGPUs(cmd.Context(), readers, nothing, every, span)
 		},
 	}
 	fl := cmd.Flags()
@@ -61,7 +65,8 @@ engines that way.`,
 }
 
 // readGPUs reads and prints until the time is over or ctx ends; an interrupt is no failure.
-func (a *App) readGPUs(ctx context.Context, readers []*gpu.Reader, every, span time.Duration) error {
+// Without readers a reading says nothing's text.
+func (a *App) readGPUs(ctx context.Context, readers []*gpu.Reader, nothing error, every, span time.Duration) error {
 	if span > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, span)
@@ -84,7 +89,11 @@ func (a *App) readGPUs(ctx context.Context, readers []*gpu.Reader, every, span t
 		}
 		read = true
 		err := errors.Join(errs...)
-		if err := a.printGPUs(all, err, time.Since(began), every > 0); err != nil {
+		said := err
+		if len(readers) == 0 {
+			said = nothing
+		}
+		if err := a.printGPUs(all, said, time.Since(began), every > 0); err != nil {
 			return err
 		}
 		if every == 0 {
@@ -116,9 +125,6 @@ func (a *App) printGPUs(all []gpu.Device, err error, took time.Duration, again b
 			l.Values = gpu.Values(all)
 		} else {
 			l.Error = err.Error()
-		}
-		if l.Error == "" && len(l.Values) == 0 {
-			l.Values, l.Error = nil, "neither nvidia-smi nor amd-smi is on PATH"
 		}
 		raw, err := json.Marshal(l)
 		if err != nil {

@@ -77,9 +77,6 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 			if err != nil {
 				return usage(err)
 			}
-			if err := s.Boot(); err != nil {
-				return withCode(simhttp.ExitCode(err), err)
-			}
 			l, err := net.Listen("tcp", addr)
 			if err != nil {
 				return err
@@ -92,6 +89,10 @@ run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 					return err
 				}
 				also = fmt.Sprintf(", bootstrap port %d", port)
+			}
+			if err := s.Boot(); err != nil { // which says that the engine is ready: its port is bound by then
+				l.Close()
+				return withCode(simhttp.ExitCode(err), err)
 			}
 			if app.JSON {
 				err = app.printJSON(struct {
