@@ -104,6 +104,22 @@ func TestBaseURL(t *testing.T) {
 	}
 }
 
+// TestRanOut: a load whose conversations end before its time says so and what gives it more.
+func TestRanOut(t *testing.T) {
+	url := simServer(t, 1_000_000, 0)
+	for _, loop := range []bool{false, true} {
+		args := []string{"load", "--url", url, "--model", "glm-5.2", "--mode", "closed", "-c", "8", "--duration", "2s", "--grace", "0s", "--conversations", "8", "--isl", "64", "--osl", "2",
+			"--client-limit", "none", "-o", filepath.Join(t.TempDir(), "b")}
+		if loop {
+			args = append(args, "--loop")
+		}
+		code, out, errOut := weir(args...)
+		if said := strings.Contains(out, "the conversations ran out after") && strings.Contains(out, "--loop") && strings.Contains(out, "--conversations"); code != exitOK || said == loop {
+			t.Errorf("loop %v: exit code %d\n%s%s", loop, code, out, errOut)
+		}
+	}
+}
+
 // TestSeedsAreCold: on a server that keeps its cache the first pass of another seed finds nothing,
 // that of the same seed finds what the last run left.
 func TestSeedsAreCold(t *testing.T) {

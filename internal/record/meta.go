@@ -44,6 +44,9 @@ type Meta struct {
 
 	// Window is the profiling phase.
 	Window Window `json:"window"`
+	// RanOutNs is how long after the window's start a load had sent its whole list and every
+	// answer had come, nanoseconds; 0 when that was not before the window's end.
+	RanOutNs int64 `json:"ran_out_ns,omitempty"`
 
 	GPUs         GPUs  `json:"gpus"`          // as the point declares
 	ObservedGPUs int64 `json:"observed_gpus"` // as the allocation or the devices say, else Unknown

@@ -514,6 +514,9 @@ func (l *load) lane() int {
 func (l *load) exhaust(t int64) {
 	more := l.nextUnit < len(l.units) || l.o.Loop || l.pass+1 < l.o.Passes
 	if l.live == 0 && l.timers == 0 && len(l.fresh)+len(l.ready) == 0 && !more {
+		if t < l.end && l.end != math.MaxInt64 {
+			l.s.ranOut = max(1, t-l.t0)
+		}
 		l.finish(t)
 	}
 }

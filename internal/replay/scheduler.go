@@ -74,6 +74,8 @@ type flight struct {
 // Calls carry the current time in nanoseconds since the run's epoch. It does not decrease
 // between calls of Due; the time of an Outcome may lie before that of the last Due.
 type Scheduler struct {
+	ranOut int64
+
 	m       machine
 	emit    func(Request)
 	seq     uint64
@@ -210,6 +212,10 @@ func (s *Scheduler) Lost() []Request {
 
 // Abort says why the run ended before its time, "" when it did not, with one line of detail.
 func (s *Scheduler) Abort() (reason, detail string) { return s.abort, s.abortWhy }
+
+// RanOut is how long after the start of profiling a load with a duration had sent its whole list
+// and had every answer, nanoseconds; 0 when its time was over first.
+func (s *Scheduler) RanOut() int64 { return s.ranOut }
 
 // Counts says where the run stands.
 func (s *Scheduler) Counts() Counts {

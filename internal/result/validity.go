@@ -118,7 +118,7 @@ func judge(r *Result, b *record.Bundle, t *tally, torn error) {
 			if c != nil {
 				share = *c
 			}
-			bad(Coverage, "the last token came after %.1f %% of the window of %.0f s, at least %.0f %% are needed", 100*share, *r.Window.PlannedS, 100*CoverageLimit)
+			bad(Coverage, "the last token came after %.1f %% of the window of %.0f s, at least %.0f %% are needed%s", 100*share, *r.Window.PlannedS, 100*CoverageLimit, ranOut(m))
 		}
 	}
 	if m.Cancelled != "" {
@@ -224,8 +224,8 @@ func warn(r *Result, m *record.Meta, t *tally, note func(Code, string, ...any)) 
 	}
 	if planned := m.Window.EndNs - m.Window.StartNs; planned > 0 && float64(planned) < CoverageFromNs {
 		if c := r.Window.Coverage; c != nil && *c < CoverageLimit {
-			note(ShortWindow, "the last token came after %.1f %% of a window of %.0f s; windows under %.0f s are not held to %.0f %%",
-				100**c, float64(planned)/ns, CoverageFromNs/ns, 100*CoverageLimit)
+			note(ShortWindow, "the last token came after %.1f %% of a window of %.0f s; windows under %.0f s are not held to %.0f %%%s",
+				100**c, float64(planned)/ns, CoverageFromNs/ns, 100*CoverageLimit, ranOut(m))
 		}
 	}
 	if few := thin(r); t.req.OK > 0 && few != "" {
@@ -275,4 +275,12 @@ func thin(r *Result) string {
 		return ""
 	}
 	return strings.Join(names, ", ") + " samples"
+}
+
+// ranOut says that a load ended since nothing was left to send, and what gives it more.
+func ranOut(m *record.Meta) string {
+	if m.RanOutNs == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the conversations ran out after %.1f s: --loop sends them again until the time is over, --conversations makes more up", float64(m.RanOutNs)/ns)
 }

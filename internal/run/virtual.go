@@ -117,6 +117,7 @@ func finish(m *record.Meta, s *replay.Scheduler, duration int64) {
 	if reason, detail := s.Abort(); reason != "" && reason != replay.AbortErrorRate {
 		m.Cancelled = strings.TrimSuffix(reason+": "+detail, ": ")
 	}
+	m.RanOutNs = s.RanOut()
 }
 
 // SimConfig is the simulated engine of a planned single-node point. A field of the point that
