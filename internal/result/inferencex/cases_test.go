@@ -1,7 +1,9 @@
 package inferencex
 
 import (
+	"encoding/json"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,6 +126,17 @@ func TestRefused(t *testing.T) {
 	}
 	if _, err := Aggregate(t.TempDir(), envOf(nil), Options{}); err == nil || !strings.Contains(err.Error(), RecordsFile) {
 		t.Errorf("no records: %v", err)
+	}
+}
+
+// TestBeyondNumbers: what no integer or float holds is no number with another sign, and no word of Go.
+func TestBeyondNumbers(t *testing.T) {
+	huge := 1e300
+	if n := counter(&huge); n != nil {
+		t.Errorf("1e300 tokens are %v", *n)
+	}
+	if _, err := json.Marshal(Number(math.Inf(1))); err == nil || !strings.Contains(err.Error(), "cannot be true") {
+		t.Errorf("infinity: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@
 package inferencex
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"strconv"
@@ -19,6 +20,9 @@ type Number float64
 
 // MarshalJSON writes the number as the aggregator does.
 func (n Number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return nil, errors.New("a value of the row is beyond every number: the counts or times that it is made of cannot be true")
+	}
 	s := strconv.FormatFloat(float64(n), 'f', 5, 64)
 	v, err := strconv.ParseFloat(s, 64)
 	if err != nil {
@@ -59,9 +63,9 @@ func numberOf(v *float64) *Number {
 	return number(*v)
 }
 
-// counter is a counter's total as an integer, rounded half to even.
+// counter is a counter's total as an integer, rounded half to even; nil where no integer holds it.
 func counter(v *float64) *int64 {
-	if v == nil {
+	if v == nil || math.IsNaN(*v) || math.Abs(*v) >= 1<<63 {
 		return nil
 	}
 	n := int64(math.RoundToEven(*v))

@@ -80,11 +80,11 @@ func (s *servingRow) measured(key string) float64 {
 
 func (s *servingRow) identity() {
 	r := s.row
-	for key, name := range map[string]string{
-		"hw": "RUNNER_TYPE", "image": "IMAGE", "infmax_model_prefix": "MODEL_PREFIX", "framework": "FRAMEWORK",
-		"precision": "PRECISION", "spec_decoding": "SPEC_DECODING",
+	for _, x := range [][2]string{
+		{"hw", "RUNNER_TYPE"}, {"image", "IMAGE"}, {"infmax_model_prefix", "MODEL_PREFIX"}, {"framework", "FRAMEWORK"},
+		{"precision", "PRECISION"}, {"spec_decoding", "SPEC_DECODING"},
 	} {
-		r[key] = s.required(name)
+		r[x[0]] = s.required(x[1])
 	}
 	r["conc"] = int(s.measured("max_concurrency"))
 	r["model"] = plainText(s.bench["model_id"])
