@@ -42,10 +42,15 @@ server_metrics_export.json and .csv into the folder of --output-artifact-dir, an
 beside them.
 
 A flag that nobody knows is an error that names the nearest one; one that AIPerf knows and that
-would change what is measured is refused; one without effect says so. docs/aiperf.md lists them.
+would change what is measured is refused; one without effect says so. All are listed below;
+docs/aiperf.md says more.
 
 The exit code is 3 when the run is not valid. A run under --unsafe-override whose only fault is
-what was overridden ends with 0 and submission_valid false.`,
+what was overridden ends with 0 and submission_valid false.
+
+Flags, with what is done with them (acted on; load: acted on without a --scenario, else refused;
+accepted: without effect; refused):
+` + aiperfFlagList(),
 		Example: `  weir aiperf profile --scenario inferencex-agentx-mvp --url http://127.0.0.1:8000 --endpoint-type chat \
     --streaming --model my-model --concurrency 8 --benchmark-duration 1800 --input-file traces/ \
     --output-artifact-dir results/aiperf_artifacts

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -159,6 +161,33 @@ var aiperfFlags = func() map[string]aiperfFlag {
 	add(oneValue, inert, "several URLs are spread by tree", `--url-strategy`)
 	return m
 }()
+
+// word is a use in one word of a list.
+func (u flagUse) word() string {
+	return [...]string{acted: "acted on", inert: "accepted", closed: "refused", forload: "load"}[u]
+}
+
+// aiperfFlagList lists every known flag with its other names, its value and its use, a line each:
+// first what is acted on, then what has no effect, then what is refused.
+func aiperfFlagList() string {
+	others := map[string][]string{}
+	for alias, name := range aiperfAlias {
+		others[name] = append(others[name], alias)
+	}
+	names := slices.Collect(maps.Keys(aiperfFlags))
+	rank := map[flagUse]int{acted: 0, forload: 1, inert: 2, closed: 3}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank[aiperfFlags[a].use], rank[aiperfFlags[b].use]), cmp.Compare(a, b))
+	})
+	var b strings.Builder
+	for _, n := range names {
+		f := aiperfFlags[n]
+		slices.Sort(others[n])
+		text := strings.Join(append([]string{n}, others[n]...), ", ") + [...]string{oneValue: " VALUE", noValue: "", manyValues: " VALUE..."}[f.kind]
+		fmt.Fprintf(&b, "  %-8s  %s\n", f.use.word(), text)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
 
 // aiperfArgs are the flags of a command line.
 type aiperfArgs struct {

@@ -72,3 +72,36 @@ func TestAIPerfFlagsAreKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestAIPerfHelp: the help has a line for every flag that is known, with its use and its names.
+func TestAIPerfHelp(t *testing.T) {
+	code, out, errOut := weir("aiperf", "profile", "--help")
+	if code != exitOK {
+		t.Fatal(errOut)
+	}
+	lines := map[string]string{}
+	for _, l := range strings.Split(out, "\n") {
+		for _, use := range []string{"acted on", "load", "accepted", "refused"} {
+			if rest, ok := strings.CutPrefix(l, "  "+use+" "); ok {
+				for _, n := range strings.Fields(strings.ReplaceAll(rest, ",", "")) {
+					lines[n] = use
+				}
+			}
+		}
+	}
+	for name := range aiperfFlags {
+		if lines[name] == "" {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+	for alias, name := range aiperfAlias {
+		if lines[alias] != lines[name] {
+			t.Errorf("%s is listed as %q, %s as %q", alias, lines[alias], name, lines[name])
+		}
+	}
+	for name, use := range map[string]string{"--concurrency": "acted on", "--isl": "load", "--no-gpu-telemetry": "accepted", "--goodput": "refused", "-m": "acted on"} {
+		if lines[name] != use {
+			t.Errorf("%s is listed as %q, want %q", name, lines[name], use)
+		}
+	}
+}
