@@ -36,7 +36,7 @@ prints the address when it listens, so that --addr 127.0.0.1:0 can be used in sc
 
 With --ttft and --itl every request gets exactly these times, whatever else runs.
 
-Faults (--fault KIND[,skip=N][,every=N][,times=N][,after=TOKENS][,status=CODE][,for=DURATION], and at
+Faults (--fault KIND[,skip=N][,every=N][,times=N][,after=TOKENS][,status=CODE][,for=DURATION][,once=FILE], and at
 run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 
 ` + kinds.String(),

@@ -2,6 +2,7 @@ package simhttp
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,10 @@ type Fault struct {
 	After  int64    `json:"after,omitempty"`  // output tokens before it strikes
 	Status int      `json:"status,omitempty"` // of http-error, 500 when 0
 	For    Duration `json:"for,omitempty"`    // of a stall or a slow start, or until a rank dies, the process ends or an idle connection closes
+	// Once is a file that is made when the fault strikes; while it is there no fault that names it
+	// strikes, so that one of several servers has the fault, once. It is set where the server is
+	// started and not over HTTP.
+	Once string `json:"-"`
 
 	seen, struck int64
 	since        time.Time
@@ -86,10 +91,12 @@ func ParseFault(s string) (Fault, error) {
 			f.After, err = strconv.ParseInt(value, 10, 64)
 		case "status":
 			f.Status, err = strconv.Atoi(value)
+		case "once":
+			f.Once = value
 		case "for":
 			err = f.For.UnmarshalText([]byte(value))
 		default:
-			err = fmt.Errorf("it has no %q: use skip, every, times, after, status or for", key)
+			err = fmt.Errorf("it has no %q: use skip, every, times, after, status, for or once", key)
 		}
 		if err != nil {
 			return f, fmt.Errorf("fault %q: %w", s, err)
@@ -181,6 +188,13 @@ func (f *faults) flush(kind string) bool {
 func (x *Fault) hit() bool {
 	if x.seen++; x.seen <= x.Skip || x.Every > 1 && (x.seen-x.Skip)%x.Every != 0 || x.Times > 0 && x.struck >= x.Times {
 		return false
+	}
+	if x.Once != "" {
+		f, err := os.OpenFile(x.Once, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
+		if err != nil {
+			return false
+		}
+		f.Close()
 	}
 	x.struck++
 	return true
