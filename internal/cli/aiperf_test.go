@@ -137,6 +137,13 @@ func TestAIPerfProfile(t *testing.T) {
 		t.Errorf("model %v and precision %q from the bundle, model %v from the variables", b["model"], b["precision"], a["model"])
 	}
 	b["model"] = a["model"]
+	// The bundle's row says what the artifacts' cannot: no engine ran, and a rule was set aside.
+	if b["weir_simulated"] != true || b["weir_valid"] != false || !strings.Contains(fmt.Sprint(b["weir_reasons"]), "unsafe-override") {
+		t.Errorf("marks of the bundle's row: %v, %v, %v", b["weir_simulated"], b["weir_valid"], b["weir_reasons"])
+	}
+	for _, own := range []string{"weir_simulated", "weir_valid", "weir_reasons"} {
+		delete(b, own)
+	}
 	if d := cmp.Diff(a, b); d != "" {
 		t.Errorf("the row by way of artifacts and that of the bundle differ (-artifacts +bundle):\n%s", d)
 	}
