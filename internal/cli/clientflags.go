@@ -100,8 +100,9 @@ func (f *clientFlags) calibrator(d time.Duration) (*client.Calibrator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client.Calibrator{Server: []string{exe, "calibrate", "--serve"}, Dir: client.CacheDir(),
-		KeptOnly: f.calibrate == "auto" && d < time.Minute}, nil
+	c := client.HostCalibrator(exe, d)
+	c.KeptOnly = c.KeptOnly && f.calibrate == "auto"
+	return c, nil
 }
 
 func (f *clientFlags) tls() (*tls.Config, error) {

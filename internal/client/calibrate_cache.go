@@ -31,6 +31,13 @@ type Calibrator struct {
 	For time.Duration
 }
 
+// HostCalibrator is the usual one of a host, with weir, the path of this program, as the server: it
+// measures for runs of a minute or more; shorter ones, and those whose duration is 0 because nobody
+// knows it, take what is kept.
+func HostCalibrator(weir string, d time.Duration) *Calibrator {
+	return &Calibrator{Server: []string{weir, "calibrate", "--serve"}, Dir: CacheDir(), KeptOnly: d < time.Minute}
+}
+
 // CacheDir is where calibrations are kept by default; empty when the system names no such
 // place.
 func CacheDir() string {

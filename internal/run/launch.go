@@ -338,14 +338,12 @@ func (l *life) drive(ctx context.Context, j *Job, w *record.BundleWriter) error 
 	return nil
 }
 
-// calibrator measures the client's own error once a host, for points of a minute or more; shorter
-// ones take what is known of the host.
+// calibrator measures the client's own error; nil where the path of this program is not known.
 func (l *life) calibrator(j *Job) *client.Calibrator {
 	if l.Place.Weir == "" {
 		return nil
 	}
-	return &client.Calibrator{Server: []string{l.Place.Weir, "calibrate", "--serve"}, Dir: client.CacheDir(),
-		KeptOnly: j.Point.DurationNs < int64(time.Minute)}
+	return client.HostCalibrator(l.Place.Weir, time.Duration(j.Point.DurationNs))
 }
 
 // answers says whether the servers still generate after the load.
