@@ -33,7 +33,7 @@ func TestClusterLife(t *testing.T) {
 // crashes: an engine that crashes at its start, in the warm-up and in the middle, every time.
 func (c *cluster) crashes() {
 	s := c.sweep("crashes", "", map[string]string{
-		"start":  `, fault: "crash,for=1ms"@1`,
+		"start":  `, fault: crash-start@1`,
 		"warmup": `, fault: "crash,skip=20"@1`, // the canaries and probes before are fewer
 		"midrun": `, fault: "crash,skip=150"@1`,
 		"good":   "@1",
@@ -261,8 +261,20 @@ func (c *cluster) fullDisk() {
 // cancel ends a sweep whose controller is dead, by the sweep's folder, and says that it did.
 func (c *cluster) cancel() {
 	s := c.sweep("cancelled", "", map[string]string{"a": "@1, 2, 3, 4"})
-	cmd, _ := s.begin("--duration", "100s")
-	s.running("a@1")
+	cmd, _ := s.begin("--duration", "400s")
+	c.until("three allocations that run and one that waits", 4*time.Minute, func() bool { // which is which is the scheduler's
+		out, err := c.try("squeue", "--noheader", "--format=%T")
+		return err == nil && strings.Count(out, "RUNNING") == 3 && strings.Count(out, "PENDING") == 1
+	})
+	c.until("journal of four allocations", 4*time.Minute, func() bool {
+		n := 0
+		for _, e := range s.journal() {
+			if e.State == run.Submitted {
+				n++
+			}
+		}
+		return n == 4
+	})
 	cmd.Process.Kill()
 	cmd.Wait()
 	out := c.weirRun(0, "sweep", "cancel", s.out, "--poll", "200ms")
@@ -277,7 +289,7 @@ func (c *cluster) cancel() {
 		c.t.Errorf("status says\n%s", out)
 	}
 	// One that runs hears of it through its folder.
-	cmd, text := s.begin("--duration", "100s", "--conc", "1")
+	cmd, text := s.begin("--duration", "400s", "--conc", "1")
 	s.running("a@1")
 	c.weirRun(0, "sweep", "cancel", s.out, "--poll", "200ms")
 	if out := s.wait(cmd, text, 1); !strings.Contains(out, "cancelled by 'weir sweep cancel'") {

@@ -1,8 +1,8 @@
 // Command testsummary reads the output of `go test -json` and prints what failed, what was
 // skipped and why, and one closing line. With CI=true in the environment a skipped test fails.
 //
-//	testsummary -again LOG           lists what may run once more, "PACKAGE REGEXP" a line
-//	testsummary -status N LOG [LOG]  judges a run that ended with N and its second go
+//	testsummary -again LOG              lists what may run again, "PACKAGE REGEXP" a line
+//	testsummary -status N LOG [LOG...]  judges a run that ended with N and its further goes
 package main
 
 import (
@@ -13,36 +13,35 @@ import (
 )
 
 func main() {
-	again := flag.Bool("again", false, "list what may run once more")
+	again := flag.Bool("again", false, "list what may run again")
 	status := flag.Int("status", 0, "with what the first `go test` ended")
 	flag.Parse()
-	if flag.NArg() < 1 || flag.NArg() > 2 {
+	if flag.NArg() < 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	var logs [2]*log
-	for i := range logs {
-		logs[i] = newLog()
-		if i < flag.NArg() {
-			f, err := os.Open(flag.Arg(i))
-			if err == nil {
-				err = logs[i].read(f)
-				f.Close()
-			}
-			if err != nil {
-				fmt.Fprintln(os.Stderr, "testsummary:", err)
-				os.Exit(1)
-			}
+	var logs []*log
+	for _, name := range flag.Args() {
+		l := newLog()
+		f, err := os.Open(name)
+		if err == nil {
+			err = l.read(f)
+			f.Close()
 		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "testsummary:", err)
+			os.Exit(1)
+		}
+		logs = append(logs, l)
 	}
 	if *again {
-		for _, s := range secondGo(logs[0]) {
+		for _, s := range nextGo(logs[0]) {
 			fmt.Println(s)
 		}
 		return
 	}
-	v := judge(logs[0], logs[1], *status)
-	io.WriteString(os.Stdout, v.text(logs[0], logs[1]))
+	v := judge(*status, logs[0], logs[1:]...)
+	io.WriteString(os.Stdout, v.text(logs[0], logs[1:]...))
 	if !v.good(os.Getenv("CI") == "true") {
 		os.Exit(1)
 	}

@@ -90,10 +90,10 @@ func (l *log) add(e event) {
 	}
 }
 
-// secondGo lists, by package, the tests that may run once more: all that failed in it, where
+// nextGo lists, by package, the tests that may run again after a go: all that failed in it, where
 // each of them has declared to run on the real clock, nothing but tests failed, and no test was
 // left out because the process ended before.
-func secondGo(first *log) []string {
+func nextGo(first *log) []string {
 	var order []string
 	tests := map[string][]string{}
 	refused := map[string]bool{}
@@ -129,25 +129,28 @@ type verdict struct {
 	mute     int // what the first run ended with where nothing says why, else 0
 }
 
-// judge compares a run with the second go of what secondGo has listed. A test that was skipped
-// or did not run the second time has not passed.
-func judge(first, second *log, status int) verdict {
+// judge compares a run, which ended with the status, with the further goes of what nextGo has
+// listed after each. A test that was skipped or did not run in any of them has not passed.
+func judge(status int, first *log, later ...*log) verdict {
 	v := verdict{passed: len(first.passed), skipped: first.skipped}
 	listed := map[string]bool{}
-	for _, line := range secondGo(first) {
+	for _, line := range nextGo(first) {
 		pkg, _, _ := strings.Cut(line, " ")
 		listed[pkg] = true
+	}
+	passed := func(k key) bool {
+		return slices.ContainsFunc(later, func(l *log) bool { return l.passed[k.top()] })
 	}
 	steadied := map[string]bool{} // packages of which nothing but unsteady tests failed
 	for pkg := range listed {
 		steadied[pkg] = !slices.ContainsFunc(first.failed, func(k key) bool {
-			return k.pkg == pkg && k.test != "" && !second.passed[k.top()]
+			return k.pkg == pkg && k.test != "" && !passed(k)
 		})
 	}
 	for _, k := range first.failed {
 		switch {
 		case k.test == "" && steadied[k.pkg]:
-		case k.test != "" && listed[k.pkg] && second.passed[k.top()]:
+		case k.test != "" && listed[k.pkg] && passed(k):
 			if k == k.top() {
 				v.unsteady = append(v.unsteady, k)
 				v.passed++
@@ -167,10 +170,12 @@ func (v verdict) good(ci bool) bool {
 }
 
 // text is the report: the closing line counts tests.
-func (v verdict) text(first, second *log) string {
+func (v verdict) text(first *log, later ...*log) string {
 	var b strings.Builder
-	for _, line := range slices.Concat(first.plain, second.plain) {
-		fmt.Fprintln(&b, line)
+	for _, l := range slices.Concat([]*log{first}, later) {
+		for _, line := range l.plain {
+			fmt.Fprintln(&b, line)
+		}
 	}
 	for _, p := range first.packages {
 		fmt.Fprintln(&b, "ok  ", p)
@@ -181,18 +186,24 @@ func (v verdict) text(first, second *log) string {
 			tests++
 		}
 		fmt.Fprintf(&b, "FAIL %s %s\n%s", k.pkg, k.test, strings.Join(first.output[k], ""))
-		if again := second.output[k]; len(again) > 0 {
-			fmt.Fprintf(&b, "and when run again:\n%s", strings.Join(again, ""))
+		for _, l := range later {
+			for _, f := range l.failed { // a top test with its parts, which end before it
+				if f.pkg == k.pkg && f.test != "" && f.top() == k {
+					fmt.Fprintf(&b, "and when run again:\n%s", strings.Join(l.output[f], ""))
+				}
+			}
 		}
 	}
 	for _, k := range v.unsteady {
-		fmt.Fprintf(&b, "\n*** unsteady: failed once, passed when run again: %s %s\n", k.pkg, k.test)
-		for _, f := range first.failed { // its subtests ended before it
-			if f.test == "" || f.top() != k {
-				continue
-			}
-			for line := range strings.Lines(strings.Join(first.output[f], "")) {
-				b.WriteString("    | " + strings.Replace(line, "--- FAIL:", "--- failed:", 1))
+		fmt.Fprintf(&b, "\n*** unsteady: failed, and passed when run again: %s %s\n", k.pkg, k.test)
+		for _, l := range slices.Concat([]*log{first}, later) {
+			for _, f := range l.failed { // its subtests ended before it
+				if f.test == "" || f.top() != k {
+					continue
+				}
+				for line := range strings.Lines(strings.Join(l.output[f], "")) {
+					b.WriteString("    | " + strings.Replace(line, "--- FAIL:", "--- failed:", 1))
+				}
 			}
 		}
 	}

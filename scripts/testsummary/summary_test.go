@@ -64,7 +64,7 @@ func say(t *testing.T, lines ...string) *log {
 	return l
 }
 
-func TestSecondGo(t *testing.T) {
+func TestNextGo(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		first, second []string
@@ -90,14 +90,14 @@ func TestSecondGo(t *testing.T) {
 		{"package alone", []string{"B pass", "p FAIL"}, nil, "", 1, []string{""}, nil},
 	} {
 		first, second := say(t, c.first...), say(t, c.second...)
-		if got := strings.Join(secondGo(first), "\n"); got != c.again {
+		if got := strings.Join(nextGo(first), "\n"); got != c.again {
 			t.Errorf("%s: runs again %q, want %q", c.name, got, c.again)
 		}
 		status := 0
 		if len(first.failed) > 0 {
 			status = 1
 		}
-		v := judge(first, second, status)
+		v := judge(status, first, second)
 		var failed, unsteady []string
 		for _, k := range v.failed {
 			failed = append(failed, k.test)
@@ -115,24 +115,32 @@ func TestSecondGo(t *testing.T) {
 }
 
 func TestVerdict(t *testing.T) {
-	skipped := judge(say(t, "A pass", "B skip", "p ok"), newLog(), 0)
+	skipped := judge(0, say(t, "A pass", "B skip", "p ok"))
 	if skipped.good(true) || !skipped.good(false) {
 		t.Error("a skipped test must fail CI alone")
 	}
-	if judge(newLog(), newLog(), 0).good(false) {
+	if judge(0, newLog()).good(false) {
 		t.Error("a run without tests is good")
 	}
-	mute := judge(say(t, "A pass", "p ok"), newLog(), 2)
-	if mute.good(false) || !strings.Contains(mute.text(newLog(), newLog()), "ended with 2") {
+	mute := judge(2, say(t, "A pass", "p ok"))
+	if mute.good(false) || !strings.Contains(mute.text(newLog()), "ended with 2") {
 		t.Error("a run that failed without a failed test is good")
 	}
-	first, second := say(t, "A/x fail", "A fail real", "B fail real", "p FAIL"), say(t, "A pass", "B fail", "p FAIL")
-	text := judge(first, second, 1).text(first, second)
-	for _, want := range []string{"unsteady: failed once, passed when run again: p A\n    |     a_test.go:2: too late\n    | --- failed: A/x",
-		"FAIL p B\n", "and when run again:\n    a_test.go:2: too late", "1 passed, 1 failed, 0 skipped, 1 unsteady\n"} {
+	first, second := say(t, "A/x fail", "A fail real", "B fail real", "p FAIL"), say(t, "A pass", "B/y fail", "B fail real", "p FAIL")
+	text := judge(1, first, second).text(first, second)
+	for _, want := range []string{"unsteady: failed, and passed when run again: p A\n    |     a_test.go:2: too late\n    | --- failed: A/x",
+		"FAIL p B\n", "and when run again:\n    a_test.go:2: too late\n--- FAIL: B/y", "1 passed, 1 failed, 0 skipped, 1 unsteady\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)
 		}
+	}
+	if again := nextGo(second); !slices.Equal(again, []string{"p ^(B)$"}) {
+		t.Errorf("runs again after the second go: %q", again)
+	}
+	third := say(t, "B pass", "p ok")
+	v := judge(1, first, second, third)
+	if text := v.text(first, second, third); !v.good(true) || !strings.HasSuffix(text, "2 passed, 0 failed, 0 skipped, 2 unsteady\n") || !strings.Contains(text, "    | --- failed: B/y") {
+		t.Errorf("what passes in its third go:\n%s", text)
 	}
 }
 
@@ -174,11 +182,11 @@ func TestGood(t *testing.T) {}
 		return l
 	}
 	first := run("./...")
-	if again := secondGo(first); !slices.Equal(again, []string{"m/a ^(TestOnce)$"}) {
+	if again := nextGo(first); !slices.Equal(again, []string{"m/a ^(TestOnce)$"}) {
 		t.Fatalf("runs again %q\n%v", again, first.output)
 	}
 	second := run("-run", "^(TestOnce)$", "m/a")
-	v := judge(first, second, 1)
+	v := judge(1, first, second)
 	if len(v.unsteady) != 1 || v.unsteady[0] != (key{"m/a", "TestOnce"}) || v.passed != 2 || v.good(false) {
 		t.Errorf("verdict %+v", v)
 	}

@@ -53,6 +53,9 @@ func (s *Server) Boot() error {
 	if err := s.bootHost(); err != nil {
 		return err
 	}
+	if _, ok := s.faults.standing("crash-start"); ok {
+		s.crash("before it was ready")
+	}
 	if s.o.Engine == "sglang" {
 		s.logf("max_total_num_tokens=%d, chunked_prefill_size=%d, max_prefill_tokens=%d, max_running_requests=%d, context_len=%d",
 			c.DeviceTokens, c.ChunkedPrefill, c.MaxPrefill, c.MaxRunning, c.ContextLen)

@@ -69,6 +69,7 @@ var FaultKinds = []struct{ Kind, Does string }{
 	{"no-load-back", "never loads anything from the host tier"},
 	{"rank-dies", "the engine dies after a time (for): what is in flight is reset, and health fails"},
 	{"crash", "the process ends with exit status 1, on a request or after a time (for)"},
+	{"crash-start", "the process ends with exit status 1 before it is ready; given when it starts"},
 	{"slow-start", "answers 503 until a time (for) has passed since it was set"},
 }
 

@@ -523,6 +523,27 @@ func TestIdleClose(t *testing.T) {
 	}
 }
 
+// TestCrashAtStart: the process ends before it says that it is ready.
+func TestCrashAtStart(t *testing.T) {
+	o := fast(t, 500_000, 0)
+	var log bytes.Buffer
+	o.Log = &log
+	code := 0
+	o.Exit = func(c int) { code = c; panic("exit") }
+	o.Faults = []Fault{{Kind: "crash-start"}}
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	func() {
+		defer func() { recover() }()
+		s.Boot()
+	}()
+	if code != 1 || strings.Contains(log.String(), "ready to roll") {
+		t.Errorf("exit status %d, log\n%s", code, log.String())
+	}
+}
+
 // TestBootRefusesHostPools checks both ways in which an engine fails whose host pools do not
 // fit, with the numbers of the 3 TB node of the reference.
 func TestBootRefusesHostPools(t *testing.T) {
