@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/frontier"
-	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/web"
 )
@@ -32,21 +31,13 @@ Axes: ` + axisNames(),
 					return err
 				}
 			}
-			dirs, err := record.Find(args[1:]...)
+			entries, err := derived(args[1:]...)
 			if err != nil {
-				return usage(err)
+				return err
 			}
 			var rs []*result.Result
-			for _, dir := range dirs {
-				b, err := record.OpenBundle(dir)
-				if err != nil {
-					return err
-				}
-				r, err := result.Derive(b)
-				if err != nil {
-					return err
-				}
-				rs = append(rs, r)
+			for _, e := range entries {
+				rs = append(rs, e.Result)
 			}
 			svg, err := web.Figure(rs, args[0], width, height)
 			if err != nil {

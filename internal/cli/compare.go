@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/frontier"
-	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/store"
 )
@@ -93,22 +92,8 @@ func sideOf(cmd *cobra.Command, db, arg string) ([]store.Entry, error) {
 		if all, err = queryStore(cmd, db, &f); err != nil {
 			return nil, err
 		}
-	} else {
-		dirs, err := record.Find(source)
-		if err != nil {
-			return nil, usage(err)
-		}
-		for _, dir := range dirs {
-			b, err := record.OpenBundle(dir)
-			if err != nil {
-				return nil, err
-			}
-			r, err := result.Derive(b)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, store.Entry{Result: r, Bundle: dir})
-		}
+	} else if all, err = derived(source); err != nil {
+		return nil, err
 	}
 	var out []store.Entry
 	for _, e := range all {

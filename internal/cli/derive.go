@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,7 @@ import (
 
 func newDeriveCmd(app *App) *cobra.Command {
 	var db, sweep string
-	var verify bool
+	var verify, noVerify bool
 	cmd := &cobra.Command{
 		Use:   "derive BUNDLE...",
 		Short: "Derive the results of bundles again",
@@ -25,29 +26,34 @@ func newDeriveCmd(app *App) *cobra.Command {
 version (` + result.Definitions + `), and writes result.json into each bundle. The same bundle gives the same
 result.json byte for byte on every machine. A folder is searched for bundles.
 
+First the recorded files are compared with the sizes and SHA-256 sums in the bundle's COMPLETE or FAILED. Of
+a bundle that does not have them no result is written, the others get theirs, and derive ends with 1.
+--no-verify leaves the comparison out: the files are then read once and not twice. A run that was cut has
+no sums: what can be read of it is taken, and its result is not valid.
+
 It ends with 3 when a result is not valid.`,
 		Example: `  weir derive weir-runs/quickstart
-  weir derive --verify --db weir.db weir-runs/quickstart`,
+  weir derive --db weir.db weir-runs/quickstart
+  weir derive --no-verify weir-runs/quickstart`,
 		Args: minArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if fl := cmd.Flags(); fl.Changed("verify") && fl.Changed("no-verify") && verify == noVerify {
+				return usagef("--verify and --no-verify contradict each other: leave out one of them")
+			}
+			if cmd.Flags().Changed("verify") {
+				noVerify = !verify
+			}
 			dirs, err := record.Find(args...)
 			if err != nil {
 				return usage(err)
 			}
 			var entries []store.Entry
+			var damaged []error
 			for _, dir := range dirs {
-				if verify {
-					b, err := record.OpenBundle(dir)
-					if err != nil {
-						return err
-					}
-					if err := b.Verify(); err != nil {
-						return err
-					}
-				}
-				r, err := result.DeriveDir(dir)
+				r, err := deriveOne(dir, !noVerify)
 				if err != nil {
-					return err
+					damaged = append(damaged, err)
+					continue
 				}
 				entries = append(entries, store.Entry{Result: r, Sweep: sweepName(sweep, dir), Bundle: absolute(dir)})
 			}
@@ -56,16 +62,60 @@ It ends with 3 when a result is not valid.`,
 					return err
 				}
 			}
-			if err := printEntries(app, entries); err != nil {
-				return err
+			if len(entries) > 0 || app.JSON {
+				if err := printEntries(app, entries); err != nil {
+					return err
+				}
+			}
+			if len(damaged) > 0 {
+				return errors.Join(damaged...)
 			}
 			return invalidEntries(entries)
 		},
 	}
 	cmd.Flags().StringVar(&db, "db", "", "also put the results into this store: a `FILE` or postgres://user@host/database")
 	cmd.Flags().StringVar(&sweep, "sweep", "", "`NAME` of the sweep in the store (default: the folder that holds the bundle)")
-	cmd.Flags().BoolVar(&verify, "verify", false, "first compare the recorded files with their sums")
+	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "don't compare the recorded files with their sums first")
+	cmd.Flags().BoolVar(&verify, "verify", true, "")
+	cmd.Flags().MarkHidden("verify") // the default; it was none once
 	return cmd
+}
+
+// deriveOne derives the result of the bundle in dir, after a comparison of its files with their
+// sums where there are some.
+func deriveOne(dir string, verify bool) (*result.Result, error) {
+	if verify && record.Status(dir) != record.Incomplete {
+		b, err := record.OpenBundle(dir)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.Verify(); err != nil {
+			return nil, fmt.Errorf("%s is not what was recorded, so no result is derived from it (--no-verify derives it all the same):\n%w", dir, err)
+		}
+	}
+	return result.DeriveDir(dir)
+}
+
+// derived are the results of all bundles under the given folders, computed from what was recorded
+// and without a comparison with their sums. Nothing is written.
+func derived(folders ...string) ([]store.Entry, error) {
+	dirs, err := record.Find(folders...)
+	if err != nil {
+		return nil, usage(err)
+	}
+	var out []store.Entry
+	for _, dir := range dirs {
+		b, err := record.OpenBundle(dir)
+		if err != nil {
+			return nil, err
+		}
+		r, err := result.Derive(b)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, store.Entry{Result: r, Bundle: dir})
+	}
+	return out, nil
 }
 
 func sweepName(given, dir string) string {

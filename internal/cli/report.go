@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/frontier"
-	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/store"
 	"github.com/weirbench/weir/internal/web"
@@ -23,7 +22,8 @@ func newReportCmd(app *App) *cobra.Command {
 		Use:   "report [BUNDLE...]",
 		Short: "Write results as one HTML file that opens without a network",
 		Long: `Report draws the frontier, the hit rates by tier and the table of the results of bundles, or
-of a store, into one file that needs nothing else. Bundles are derived, not changed.`,
+of a store, into one file that needs nothing else. Bundles are derived, not changed, and not compared
+with their sums: weir derive does that.`,
 		Example: `  weir report weir-runs/quickstart -o report.html
   weir report --db weir.db --model GLM-5.2 -o glm.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,20 +51,12 @@ of a store, into one file that needs nothing else. Bundles are derived, not chan
 					rs = append(rs, e.Result)
 				}
 			} else {
-				dirs, err := record.Find(args...)
+				entries, err := derived(args...)
 				if err != nil {
-					return usage(err)
+					return err
 				}
-				for _, dir := range dirs {
-					b, err := record.OpenBundle(dir)
-					if err != nil {
-						return err
-					}
-					r, err := result.Derive(b)
-					if err != nil {
-						return err
-					}
-					rs = append(rs, r)
+				for _, e := range entries {
+					rs = append(rs, e.Result)
 				}
 				if o.Title == "" {
 					o.Title = filepath.Base(absolute(args[0]))

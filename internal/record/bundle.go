@@ -28,6 +28,9 @@ const (
 	CompleteFile = "COMPLETE"
 	FailedFile   = "FAILED"
 
+	// DamagedSuffix ends the name of a bundle's folder that was whole once and is not any more.
+	DamagedSuffix = ".damaged"
+
 	// OldMetricsFile is what bundles had before MetricsFile: compressed JSON lines.
 	OldMetricsFile = "metrics.jsonl.zst"
 )

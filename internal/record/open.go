@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -263,7 +264,7 @@ func sumFile(dir, name string) (FileSum, error) {
 }
 
 // Find lists the bundles under the given folders, in order of path; a folder that is a bundle
-// is listed itself. Nothing inside a bundle is searched.
+// is listed itself. Nothing inside a bundle is searched, and none that was set aside as damaged is listed.
 func Find(roots ...string) ([]string, error) {
 	var out []string
 	for _, root := range roots {
@@ -279,6 +280,9 @@ func Find(roots ...string) ([]string, error) {
 			path = filepath.Clean(path)
 			if !e.IsDir() {
 				return nil
+			}
+			if path != filepath.Clean(root) && strings.HasSuffix(path, DamagedSuffix) {
+				return fs.SkipDir
 			}
 			if _, err := os.Stat(filepath.Join(path, PointFile)); err == nil {
 				out = append(out, path)

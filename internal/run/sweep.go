@@ -243,7 +243,7 @@ func (s *Sweep) before(i int, say func(Update, string), note func(int, Entry)) (
 			say(Update{Index: i, State: Failed, Err: err}, err.Error())
 			return Failed, true
 		}
-		note(i, Entry{State: Damaged, Detail: damage.Error() + "; set aside as " + filepath.Base(dir) + damagedSuffix + " and run again"})
+		note(i, Entry{State: Damaged, Detail: damage.Error() + "; set aside as " + filepath.Base(dir) + record.DamagedSuffix + " and run again"})
 	}
 	if r != nil {
 		say(Update{Index: i, State: Skipped, Result: r}, "")
@@ -341,16 +341,13 @@ func Measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Resu
 	return nil, errors.Join(f, w.Fail(f.Class, f.Error()))
 }
 
-// damagedSuffix marks a bundle that was whole once and is not any more.
-const damagedSuffix = ".damaged"
-
 // setAside renames a damaged bundle, so that its point can be run again and nothing is lost; an
 // older one of the same point gives way.
 func setAside(dir string) error {
-	if err := os.RemoveAll(dir + damagedSuffix); err != nil {
+	if err := os.RemoveAll(dir + record.DamagedSuffix); err != nil {
 		return err
 	}
-	return os.Rename(dir, dir+damagedSuffix)
+	return os.Rename(dir, dir+record.DamagedSuffix)
 }
 
 // Whole returns the result of a job's complete bundle in dir, nil when there is none or one that

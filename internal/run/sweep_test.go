@@ -253,7 +253,7 @@ func TestDamagedBundlesRunAgain(t *testing.T) {
 		if err != nil || sum.Complete != 1 || sum.Skipped != 1 {
 			t.Errorf("%s: %+v, %v: want one point run again", name, sum, err)
 		}
-		os.RemoveAll(filepath.Join(dir, id+damagedSuffix))
+		os.RemoveAll(filepath.Join(dir, id+record.DamagedSuffix))
 		if got := bundles(t, dir); got[id] != want[id] || len(got) != len(want) {
 			t.Errorf("%s: the bundle is not what it was", name)
 		}

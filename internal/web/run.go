@@ -390,7 +390,7 @@ func origin(r *result.Result, b *record.Bundle) string {
 		}
 		line("%s", strings.Join(args, " "))
 	}
-	line("weir derive --verify %s", shellQuote(b.Dir))
+	line("weir derive %s", shellQuote(b.Dir))
 	return strings.TrimRight(s.String(), "\n")
 }
 
