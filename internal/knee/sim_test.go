@@ -2,7 +2,10 @@ package knee
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,6 +31,10 @@ func TestAgainstSimulator(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, err := facts.GPUByName("b300")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/knee.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +77,10 @@ func TestAgainstSimulator(t *testing.T) {
 		got, _ := curves[0].HitRate(x.capacity)
 		want := float64(hits) / float64(in)
 		t.Logf("%d lanes, %d tokens: %.3f over %d requests, the simulator %.3f over %d", x.lanes, x.capacity, got, curves[0].Requests, want, n)
+		row := fmt.Sprintf("| %d | %d | %.3f | %.3f |\n", x.lanes, x.capacity, got, want)
+		if !strings.Contains(strings.ReplaceAll(string(page), ",", ""), row) {
+			t.Errorf("docs/knee.md lacks the row %s", row)
+		}
 		if !x.queues && math.Abs(got-want) > 0.03 || got < want-0.03 {
 			t.Errorf("%d lanes, %d tokens: hit rate %.3f, the simulator has %.3f", x.lanes, x.capacity, got, want)
 		}
