@@ -36,8 +36,8 @@ prints the address when it listens, so that --addr 127.0.0.1:0 can be used in sc
 
 With --ttft and --itl every request gets exactly these times, whatever else runs.
 
-Faults (--fault KIND[,skip=N][,every=N][,times=N][,after=TOKENS][,status=CODE][,for=DURATION][,once=FILE], and at
-run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
+Faults (--fault KIND[,skip=N][,every=N][,times=N][,after=TOKENS][,status=CODE][,for=DURATION][,once=FILE]
+[,until=FILE], and at run time POST /weir/faults {"faults": [{"kind": "stall", "after": 3}]}):
 
 ` + kinds.String(),
 		Example: `  weir sim serve --model glm-5.2 --gpu b200 --tp 8 --host-ratio 2 --write-policy write_back

@@ -174,7 +174,11 @@ func (a *answering) struckBefore() bool {
 	case a.strike.has("reset-before"):
 		a.reset()
 	case a.strike.has("no-headers"):
-		a.sleep(a.strike["no-headers"].wait())
+		f := a.strike["no-headers"]
+		a.hold(f)
+		if f.over() {
+			return false
+		}
 		a.reset()
 	default:
 		return false
@@ -194,13 +198,20 @@ func (a *answering) reset() {
 	conn.Close()
 }
 
-// sleep waits, or until the client is gone.
-func (a *answering) sleep(d time.Duration) {
-	t := time.NewTimer(d)
+// hold lasts as long as a stall does, or until the client is gone.
+func (a *answering) hold(f Fault) {
+	t := time.NewTimer(f.wait())
 	defer t.Stop()
-	select {
-	case <-a.r.Context().Done():
-	case <-t.C:
+	look := time.NewTicker(20 * time.Millisecond)
+	defer look.Stop()
+	for !f.over() {
+		select {
+		case <-a.r.Context().Done():
+			return
+		case <-t.C:
+			return
+		case <-look.C:
+		}
 	}
 }
 
@@ -287,7 +298,7 @@ func (a *answering) tokens(out writer, n int64) error {
 			a.reset()
 			return errGone
 		case "stall":
-			a.sleep(x.wait())
+			a.hold(x)
 			if a.r.Context().Err() != nil {
 				return errGone
 			}

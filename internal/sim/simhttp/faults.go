@@ -25,6 +25,9 @@ type Fault struct {
 	// strikes, so that one of several servers has the fault, once. It is set where the server is
 	// started and not over HTTP.
 	Once string `json:"-"`
+	// Until is a file that somebody else makes: a stall or a request without headers lasts until it is
+	// there, at most as long as For, and then the fault strikes no more. Set as Once is.
+	Until string `json:"-"`
 
 	seen, struck int64
 	since        time.Time
@@ -74,7 +77,7 @@ var FaultKinds = []struct{ Kind, Does string }{
 }
 
 // ParseFault reads a fault as the flag gives it: KIND[,skip=N][,every=N][,times=N]
-// [,after=TOKENS][,status=CODE][,for=DURATION].
+// [,after=TOKENS][,status=CODE][,for=DURATION][,once=FILE][,until=FILE].
 func ParseFault(s string) (Fault, error) {
 	parts := strings.Split(s, ",")
 	f := Fault{Kind: parts[0]}
@@ -94,10 +97,12 @@ func ParseFault(s string) (Fault, error) {
 			f.Status, err = strconv.Atoi(value)
 		case "once":
 			f.Once = value
+		case "until":
+			f.Until = value
 		case "for":
 			err = f.For.UnmarshalText([]byte(value))
 		default:
-			err = fmt.Errorf("it has no %q: use skip, every, times, after, status, for or once", key)
+			err = fmt.Errorf("it has no %q: use skip, every, times, after, status, for, once or until", key)
 		}
 		if err != nil {
 			return f, fmt.Errorf("fault %q: %w", s, err)
@@ -113,6 +118,8 @@ func (f *Fault) check() error {
 		return fmt.Errorf("fault %q is unknown: the kinds are %s", f.Kind, strings.Join(faultNames(), ", "))
 	case f.Skip < 0 || f.Every < 0 || f.Times < 0 || f.After < 0 || f.For < 0:
 		return fmt.Errorf("fault %s has a negative number", f.Kind)
+	case f.Until != "" && f.Kind != "stall" && f.Kind != "no-headers":
+		return fmt.Errorf("fault %s lasts until nothing: until is for stall and no-headers", f.Kind)
 	case f.Status != 0 && (f.Status < 400 || f.Status > 599):
 		return fmt.Errorf("fault %s has status %d: an HTTP error lies between 400 and 599", f.Kind, f.Status)
 	}
@@ -190,6 +197,9 @@ func (x *Fault) hit() bool {
 	if x.seen++; x.seen <= x.Skip || x.Every > 1 && (x.seen-x.Skip)%x.Every != 0 || x.Times > 0 && x.struck >= x.Times {
 		return false
 	}
+	if x.over() {
+		return false
+	}
 	if x.Once != "" {
 		f, err := os.OpenFile(x.Once, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 		if err != nil {
@@ -222,6 +232,15 @@ func (f *faults) strike() struck {
 }
 
 func (s struck) has(kind string) bool { _, ok := s[kind]; return ok }
+
+// over says whether what ends the fault has happened.
+func (f *Fault) over() bool {
+	if f.Until == "" {
+		return false
+	}
+	_, err := os.Stat(f.Until)
+	return err == nil
+}
 
 // wait is how long a stall lasts: long enough for every client to give up when not said.
 func (f Fault) wait() time.Duration {
