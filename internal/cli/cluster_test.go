@@ -435,12 +435,25 @@ func (c *cluster) sweep(name, fleet string, configs map[string]string) *sweep {
 	c.write(name+"/fleet.yaml", fmt.Sprintf(clusterFleet, fleet))
 	for _, key := range slices.Sorted(maps.Keys(configs)) {
 		recipe, concs, _ := strings.Cut(configs[key], "@")
-		c.write(name+"/r-"+key+".yaml", "name: r-"+key+"\nextends: sim-serve\nready: { start: 3m, silent: 30s, stop: 20s }\nargs: { speed: 50"+recipe+" }\n")
+		c.write(name+"/r-"+key+".yaml", "name: r-"+key+"\nextends: sim-serve\nready: { start: 5m, drain: 2m, silent: 5m, stop: 1m }\nargs: { speed: 50"+recipe+" }\n")
 		s.master += fmt.Sprintf(clusterConfig, key, "r-"+key, concs)
 	}
 	c.write(name+"/master.yaml", s.master)
 	return s
 }
+
+// held is a fault of a recipe that lets a point neither end nor fail by itself: its engine answers
+// what comes before the load, twenty requests and more, and then nothing more in the warm-up, which
+// must have as many (heldWarmup). With a file only the first engine that comes so far does this.
+func (c *cluster) held(once string) string {
+	if once != "" {
+		once = ",once=" + filepath.Join(c.dir, once)
+	}
+	return fmt.Sprintf(`, fault: "stall,skip=20%s"`, once)
+}
+
+// heldWarmup are the flags of a sweep whose engines are held.
+var heldWarmup = []string{"--warmup-requests-per-lane", "60"}
 
 const clusterConfig = `%s:
   image: lmsysorg/sglang:v0.5.16-cu130

@@ -41,6 +41,17 @@ func (s *sweep) running(name string) string {
 	return job
 }
 
+// holding waits until the engine of a point holds it (cluster.held), and returns its allocation.
+func (s *sweep) holding(name, once string) string {
+	s.c.t.Helper()
+	job := s.running(name)
+	s.c.until("request of "+name+" that is held", 4*time.Minute, func() bool {
+		_, err := os.Stat(filepath.Join(s.c.dir, once))
+		return err == nil
+	})
+	return job
+}
+
 // TestClusterFaults: every fault ends in its class and the sweep goes on to its end.
 func TestClusterFaults(t *testing.T) {
 	material.Slow(t)
@@ -56,15 +67,15 @@ func TestClusterFaults(t *testing.T) {
 		})
 		// deaf never answers the canary, and stall answers none any more: give them little time.
 		c.write("itself/r-deaf.yaml", "name: r-deaf\nextends: sim-serve\nready: { start: 2s }\nargs: { fault: \"http-error,status=500\" }\n")
-		c.write("itself/r-stall.yaml", "name: r-stall\nextends: sim-serve\nready: { start: 3m, silent: 3s, stop: 20s }\nargs: { speed: 50, fault: \"no-headers,every=30\" }\n")
-		s.run(1)
+		c.write("itself/r-stall.yaml", "name: r-stall\nextends: sim-serve\nready: { start: 5m, drain: 2m, silent: 3s, stop: 1m }\nargs: { speed: 50, fault: \"no-headers,skip=20\" }\n")
+		s.run(1, heldWarmup...)
 		s.want(map[string]string{"good@1": "COMPLETE", "config@1": "config", "capacity@1": "capacity", "stall@1": "stall", "deaf@1": "start"})
 		c.idle()
 	})
 	t.Run("from outside", func(t *testing.T) {
 		c.t = t
-		s := c.sweep("outside", "", map[string]string{"a": "@1", "b": "@2"})
-		cmd, out := s.begin("--duration", "12s")
+		s := c.sweep("outside", "", map[string]string{"a": c.held("") + "@1", "b": "@2"})
+		cmd, out := s.begin(heldWarmup...)
 		job := s.running("a@1")
 		c.must("scancel", job)
 		s.wait(cmd, out, 1)
@@ -74,7 +85,7 @@ func TestClusterFaults(t *testing.T) {
 	t.Run("interrupt", func(t *testing.T) {
 		c.t = t
 		s := c.sweep("interrupted", "", map[string]string{"a": "@1"})
-		cmd, out := s.begin("--duration", "60s")
+		cmd, out := s.begin("--duration", "30m")
 		s.running("a@1")
 		cmd.Process.Signal(os.Interrupt)
 		s.wait(cmd, out, 1)
@@ -90,9 +101,9 @@ func TestClusterLosses(t *testing.T) {
 	c := startCluster(t)
 	t.Run("engine crash, once", func(t *testing.T) {
 		c.t = t
-		s := c.sweep("crash", "", map[string]string{"a": "@1"})
-		cmd, out := s.begin("--duration", "8s")
-		s.running("a@1")
+		s := c.sweep("crash", "", map[string]string{"a": c.held("crash/held") + "@1"})
+		cmd, out := s.begin(heldWarmup...)
+		s.holding("a@1", "crash/held")
 		pids := c.engines()
 		if len(pids) == 0 {
 			t.Fatal("no engine runs")
@@ -110,9 +121,9 @@ func TestClusterLosses(t *testing.T) {
 	})
 	t.Run("preemption", func(t *testing.T) {
 		c.t = t
-		s := c.sweep("preempted", "", map[string]string{"a": "@1"})
-		cmd, out := s.begin("--duration", "8s")
-		s.running("a@1")
+		s := c.sweep("preempted", "", map[string]string{"a": c.held("preempted/held") + "@1"})
+		cmd, out := s.begin(heldWarmup...)
+		s.holding("a@1", "preempted/held")
 		// A job of a partition that goes first takes all nodes.
 		c.must("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
 		s.wait(cmd, out, 0)
@@ -124,9 +135,9 @@ func TestClusterLosses(t *testing.T) {
 	})
 	t.Run("node down", func(t *testing.T) {
 		c.t = t
-		s := c.sweep("nodedown", "", map[string]string{"a": "@1"})
-		cmd, out := s.begin("--duration", "12s")
-		job := s.running("a@1")
+		s := c.sweep("nodedown", "", map[string]string{"a": c.held("nodedown/held") + "@1"})
+		cmd, out := s.begin(heldWarmup...)
+		job := s.holding("a@1", "nodedown/held")
 		node := strings.TrimSpace(c.must("squeue", "--noheader", "--job="+job, "--format=%N"))
 		if node == "" {
 			t.Fatalf("job %s has no node", job)
@@ -156,11 +167,17 @@ func TestClusterLosses(t *testing.T) {
 func TestClusterHung(t *testing.T) {
 	material.Slow(t)
 	c := startCluster(t)
-	s := c.sweep("hung", "", map[string]string{"glm": "@16, 32, 48, 64"})
-	c.write("hung/r-glm.yaml", "name: r-glm\nextends: sim-serve\nready: { start: 3m, silent: 10s, stop: 20s }\nargs: { speed: 200 }\n"+
-		"when:\n- if: { conc: 16 }\n  args: { fault: \"no-headers,every=50\" }\n")
-	s.run(1)
-	s.want(map[string]string{"glm@16": "stall", "glm@32": "COMPLETE", "glm@48": "COMPLETE", "glm@64": "COMPLETE"})
+	// A recipe has one limit of silence, and a point that is only slow must not meet that of the hung one.
+	s := c.sweep("hung", "", map[string]string{"hung": "@16", "glm": "@32, 48, 64"})
+	for key, more := range map[string]string{"hung": `ready: { start: 5m, drain: 2m, silent: 3s, stop: 1m }
+args: { speed: 200, fault: "no-headers,skip=20" }
+`, "glm": `ready: { start: 5m, drain: 2m, silent: 5m, stop: 1m }
+args: { speed: 200 }
+`} {
+		c.write("hung/r-"+key+".yaml", "name: r-"+key+"\nextends: sim-serve\n"+more)
+	}
+	s.run(1, "--warmup-requests-per-lane", "2")
+	s.want(map[string]string{"hung@16": "stall", "glm@32": "COMPLETE", "glm@48": "COMPLETE", "glm@64": "COMPLETE"})
 	c.idle()
 }
 
