@@ -104,24 +104,9 @@ func frame(out io.Writer, enc *zstd.Encoder, sections *[sectionCount][]byte) err
 
 // unframe reads the sections of the next block; io.EOF at the end.
 func unframe(r io.Reader, dec *zstd.Decoder) (sections [sectionCount][]byte, err error) {
-	var head [8]byte
-	if _, err = io.ReadFull(r, head[:]); err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errors.New("torn in the middle of a block")
-		}
+	b, err := readPayload(r)
+	if err != nil {
 		return sections, err
-	}
-	n := binary.LittleEndian.Uint32(head[:])
-	if n > maxPayload {
-		return sections, fmt.Errorf("a block of %d bytes: at most %d", n, maxPayload)
-	}
-	var payload bytes.Buffer
-	if got, err := io.CopyN(&payload, r, int64(n)); err != nil {
-		return sections, fmt.Errorf("torn in the middle of a block: %d of %d bytes", got, n)
-	}
-	b := payload.Bytes()
-	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
-		return sections, errors.New("a block does not have its checksum")
 	}
 	c := cursor{b: b}
 	for i := range sections {
@@ -140,6 +125,30 @@ func unframe(r io.Reader, dec *zstd.Decoder) (sections [sectionCount][]byte, err
 		}
 	}
 	return sections, nil
+}
+
+// readPayload reads what stands behind its length and its checksum; io.EOF at the end.
+func readPayload(r io.Reader) ([]byte, error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("torn in the middle of a block")
+		}
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > maxPayload {
+		return nil, fmt.Errorf("a block of %d bytes: at most %d", n, maxPayload)
+	}
+	var payload bytes.Buffer
+	if got, err := io.CopyN(&payload, r, int64(n)); err != nil {
+		return nil, fmt.Errorf("torn in the middle of a block: %d of %d bytes", got, n)
+	}
+	b := payload.Bytes()
+	if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, errors.New("a block does not have its checksum")
+	}
+	return b, nil
 }
 
 // cursor reads a section. After an error it gives zeros.

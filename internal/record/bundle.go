@@ -74,7 +74,7 @@ func CreateBundle(dir string) (*BundleWriter, error) {
 	if err := os.MkdirAll(filepath.Join(dir, LogsDir), 0o777); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{FailedFile, ResultFile, PointFile, RequestsFile, MetricsFile, OldMetricsFile} {
+	for _, name := range []string{FailedFile, ResultFile, PointFile, RequestsFile, MetricsFile, OldMetricsFile, openFile} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
@@ -207,6 +207,7 @@ var errSealed = errors.New("bundle is sealed")
 // stream is one zstd-compressed file of JSON lines. One goroutine, a fixed level and a fixed
 // window make its bytes a function of what was appended.
 type stream struct {
+	lateFlush
 	file *os.File
 	hash hash.Hash
 	size int64
@@ -244,9 +245,18 @@ func (s *stream) write(b []byte) (int, error) {
 	return n, err
 }
 
-func (s *stream) append(v any) error { return s.enc.Encode(v) }
+func (s *stream) append(v any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	s.pend()
+	return s.enc.Encode(v)
+}
 
 func (s *stream) close() error {
+	s.rest()
 	err := errors.Join(s.bw.Flush(), s.zw.Close())
 	if err == nil {
 		err = s.file.Sync()
@@ -255,6 +265,7 @@ func (s *stream) close() error {
 }
 
 func (s *stream) abort() {
+	s.rest()
 	s.zw.Close()
 	s.file.Close()
 }

@@ -114,7 +114,7 @@ func (b *Bundle) Requests() iter.Seq2[*Request, error] {
 }
 
 // Samples yields the scrapes in the order in which they came. Of a torn file it yields those of
-// whole blocks, and then an error.
+// whole blocks, and then an error. Of a run that was killed it yields also those in no block yet.
 func (b *Bundle) Samples() iter.Seq2[*Sample, error] {
 	name := filepath.Join(b.Dir, MetricsFile)
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
@@ -129,7 +129,12 @@ func (b *Bundle) Samples() iter.Seq2[*Sample, error] {
 			return
 		}
 		defer f.Close()
-		for s, err := range ReadSampleBlocks(f, name) {
+		var open io.Reader
+		if o, err := os.Open(filepath.Join(b.Dir, openFile)); err == nil {
+			defer o.Close()
+			open = bufio.NewReader(o)
+		}
+		for s, err := range readBlocks(f, name, open) {
 			if !yield(s, err) {
 				return
 			}

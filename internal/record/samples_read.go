@@ -33,6 +33,11 @@ type told struct {
 // ReadSampleBlocks reads the file of samples; name stands in errors. The Values of a sample are
 // valid until the next one. A file that is torn gives what its whole blocks hold, and then an error.
 func ReadSampleBlocks(r io.Reader, name string) iter.Seq2[*Sample, error] {
+	return readBlocks(r, name, nil)
+}
+
+// readBlocks is ReadSampleBlocks that goes on with the samples in no block, where open is set.
+func readBlocks(r io.Reader, name string, open io.Reader) iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
 		fail := func(format string, a ...any) { yield(nil, fmt.Errorf(name+": "+format, a...)) }
 		br := bufio.NewReaderSize(r, 1<<16)
@@ -54,6 +59,9 @@ func ReadSampleBlocks(r io.Reader, name string) iter.Seq2[*Sample, error] {
 		for block := 1; ; block++ {
 			sections, err := unframe(br, dec)
 			if errors.Is(err, io.EOF) {
+				if open != nil {
+					readOpen(open, block-1, sources, yield)
+				}
 				return
 			}
 			var samples []*Sample
@@ -99,17 +107,7 @@ func readHead(b []byte, sources *[]*readSource) ([]*Sample, []*readSource, error
 	}
 	total := 0
 	for _, src := range *sources {
-		last := ""
-		for range c.count() {
-			same := c.uvarint()
-			if same > uint64(len(last)) {
-				c.fail()
-				break
-			}
-			name := last[:same] + c.text()
-			src.names, src.chained, src.values = append(src.names, name), append(src.chained, c.byte() == 1), append(src.values, math.NaN())
-			last = name
-		}
+		src.readNames(&c)
 		src.n = 0
 		if total += len(src.names); total > maxSeries {
 			return nil, nil, fmt.Errorf("more than %d series", maxSeries)
@@ -128,20 +126,7 @@ func readHead(b []byte, sources *[]*readSource) ([]*Sample, []*readSource, error
 		src.at += src.step
 		src.lag += c.varint()
 		s := &Sample{At: src.at, Source: src.name, LagNs: src.lag}
-		flags := c.byte()
-		if flags&hasMark != 0 {
-			s.Mark = Phase(c.text())
-		}
-		if flags&hasError != 0 {
-			s.Error = c.text()
-		}
-		if flags&hasFamilies != 0 {
-			s.Families = map[string]Family{}
-			for range c.count() {
-				s.Families[c.text()] = Family{Type: c.text(), Help: c.text(), Unit: c.text()}
-			}
-		}
-		if flags&hasValues != 0 {
+		if readMarks(&c, s) {
 			s.Values = something
 			src.n++
 		}
@@ -151,6 +136,39 @@ func readHead(b []byte, sources *[]*readSource) ([]*Sample, []*readSource, error
 		c.err = errors.New("more than the samples in the head of a block")
 	}
 	return samples, of, c.err
+}
+
+// readNames reads the names of new series.
+func (src *readSource) readNames(c *cursor) {
+	last := ""
+	for range c.count() {
+		same := c.uvarint()
+		if same > uint64(len(last)) {
+			c.fail()
+			return
+		}
+		name := last[:same] + c.text()
+		src.names, src.chained, src.values = append(src.names, name), append(src.chained, c.byte() == 1), append(src.values, math.NaN())
+		last = name
+	}
+}
+
+// readMarks reads what a sample has beside its times, and tells whether it has values.
+func readMarks(c *cursor, s *Sample) bool {
+	flags := c.byte()
+	if flags&hasMark != 0 {
+		s.Mark = Phase(c.text())
+	}
+	if flags&hasError != 0 {
+		s.Error = c.text()
+	}
+	if flags&hasFamilies != 0 {
+		s.Families = map[string]Family{}
+		for range c.count() {
+			s.Families[c.text()] = Family{Type: c.text(), Help: c.text(), Unit: c.text()}
+		}
+	}
+	return flags&hasValues != 0
 }
 
 func readColumns(sections *[sectionCount][]byte, sources []*readSource) error {

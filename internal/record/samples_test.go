@@ -144,6 +144,11 @@ func TestBlocksLikeLines(t *testing.T) {
 		if d := cmp.Diff(naive(t, samples), got); d != "" {
 			t.Fatalf("lines and blocks differ (-lines +blocks):\n%s", d)
 		}
+		live, read := recorded(t, dir, samples)
+		live.Abandon()
+		if d := cmp.Diff(got, read); d != "" {
+			t.Fatalf("a run that ended in the middle differs (-blocks +live):\n%s", d)
+		}
 	})
 }
 

@@ -38,6 +38,11 @@ type sampleWriter struct {
 
 	samples []heldSample
 	changes int
+
+	blocks  int      // written
+	open    *os.File // of samples in no block, nil when the run is not recorded live
+	openBuf []byte
+	set     []int // series that the last sample changed
 }
 
 // sampledSource is what an endpoint last said.
@@ -49,6 +54,7 @@ type sampledSource struct {
 	names   []string
 	chained []bool
 	told    int        // series that blocks have named
+	noted   int        // series that blocks or the file of open samples have named
 	values  []float64  // NaN for one that is not there
 	before  []float64  // when the block began
 	at, lag int64      // of the last sample in a block
@@ -114,6 +120,11 @@ func (w *sampleWriter) append(s *Sample) error {
 		w.take(src, s)
 	}
 	w.samples = append(w.samples, held)
+	if w.open != nil {
+		if err := w.note(&held); err != nil {
+			return err
+		}
+	}
 	if first := w.samples[0].At; w.changes >= blockChanges || s.At-first >= blockNs {
 		return w.flush()
 	}
@@ -122,6 +133,7 @@ func (w *sampleWriter) append(s *Sample) error {
 
 // take notes what a sample changes.
 func (w *sampleWriter) take(src *sampledSource, s *Sample) {
+	w.set = w.set[:0]
 	set := func(id int, v float64) {
 		if old := src.values[id]; old == v || math.IsNaN(old) && math.IsNaN(v) {
 			return
@@ -132,6 +144,7 @@ func (w *sampleWriter) take(src *sampledSource, s *Sample) {
 		}
 		src.changed[id] = append(src.changed[id], change{src.n, v})
 		w.changes++
+		w.set = append(w.set, id)
 	}
 	var fresh []string
 	for name, v := range s.Values {
@@ -230,7 +243,11 @@ func (w *sampleWriter) flush() error {
 		src.columns(&sections)
 	}
 	w.samples, w.changes = w.samples[:0], 0
-	return frame(w.out, w.enc, &sections)
+	if err := frame(w.out, w.enc, &sections); err != nil {
+		return err
+	}
+	w.blocks++
+	return w.anew()
 }
 
 func (w *sampleWriter) head(to *[]byte) {
@@ -240,24 +257,8 @@ func (w *sampleWriter) head(to *[]byte) {
 	}
 	w.told = len(w.order)
 	for _, src := range w.order {
-		b = binary.AppendUvarint(b, uint64(len(src.names)-src.told))
-		last := ""
-		for i := src.told; i < len(src.names); i++ {
-			name := src.names[i]
-			same := 0
-			for same < len(name) && same < len(last) && name[same] == last[same] {
-				same++
-			}
-			b = binary.AppendUvarint(b, uint64(same))
-			b = putText(b, name[same:])
-			chained := byte(0)
-			if src.chained[i] {
-				chained = 1
-			}
-			b = append(b, chained)
-			last = name
-		}
-		src.told = len(src.names)
+		b = putNames(b, src.names[src.told:], src.chained[src.told:])
+		src.told, src.noted = len(src.names), len(src.names)
 	}
 	b = binary.AppendUvarint(b, uint64(len(w.samples)))
 	for i := range w.samples {
@@ -268,35 +269,62 @@ func (w *sampleWriter) head(to *[]byte) {
 		b = binary.AppendUvarint(b, zigzag(step-src.step))
 		b = binary.AppendUvarint(b, zigzag(s.LagNs-src.lag))
 		src.at, src.step, src.lag = s.At, step, s.LagNs
-		flags := byte(0)
-		if s.values {
-			flags |= hasValues
-		}
-		if s.Mark != "" {
-			flags |= hasMark
-		}
-		if s.Error != "" {
-			flags |= hasError
-		}
-		if len(s.Families) > 0 {
-			flags |= hasFamilies
-		}
-		b = append(b, flags)
-		if s.Mark != "" {
-			b = putText(b, string(s.Mark))
-		}
-		if s.Error != "" {
-			b = putText(b, s.Error)
-		}
-		if len(s.Families) > 0 {
-			b = binary.AppendUvarint(b, uint64(len(s.Families)))
-			for _, name := range slices.Sorted(maps.Keys(s.Families)) {
-				f := s.Families[name]
-				b = putText(putText(putText(putText(b, name), f.Type), f.Help), f.Unit)
-			}
-		}
+		b = putMarks(b, s)
 	}
 	*to = b
+}
+
+// putNames writes the names of series, each by what it does not share with that before it.
+func putNames(b []byte, names []string, chained []bool) []byte {
+	b = binary.AppendUvarint(b, uint64(len(names)))
+	last := ""
+	for i, name := range names {
+		same := 0
+		for same < len(name) && same < len(last) && name[same] == last[same] {
+			same++
+		}
+		b = binary.AppendUvarint(b, uint64(same))
+		b = putText(b, name[same:])
+		chain := byte(0)
+		if chained[i] {
+			chain = 1
+		}
+		b = append(b, chain)
+		last = name
+	}
+	return b
+}
+
+// putMarks writes what a sample has beside its times and values.
+func putMarks(b []byte, s *heldSample) []byte {
+	flags := byte(0)
+	if s.values {
+		flags |= hasValues
+	}
+	if s.Mark != "" {
+		flags |= hasMark
+	}
+	if s.Error != "" {
+		flags |= hasError
+	}
+	if len(s.Families) > 0 {
+		flags |= hasFamilies
+	}
+	b = append(b, flags)
+	if s.Mark != "" {
+		b = putText(b, string(s.Mark))
+	}
+	if s.Error != "" {
+		b = putText(b, s.Error)
+	}
+	if len(s.Families) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(s.Families)))
+		for _, name := range slices.Sorted(maps.Keys(s.Families)) {
+			f := s.Families[name]
+			b = putText(putText(putText(putText(b, name), f.Type), f.Help), f.Unit)
+		}
+	}
+	return b
 }
 
 // Flags of a sample.
@@ -483,10 +511,19 @@ func (w *sampleWriter) close() error {
 	if err == nil {
 		err = w.file.Sync()
 	}
+	if w.open != nil {
+		w.open.Close()
+		if err == nil { // else the samples are in no other file
+			os.Remove(w.open.Name())
+		}
+	}
 	return cmp.Or(err, w.file.Close(), w.enc.Close())
 }
 
 func (w *sampleWriter) abort() {
+	if w.open != nil {
+		w.open.Close()
+	}
 	w.file.Close()
 	w.enc.Close()
 }

@@ -166,6 +166,12 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	defer t.Close()
 
 	m.EpochWallNs = clock.Epoch().UnixNano()
+	if err := h.writeMeta(w, m); err != nil { // so that a killed run has its epoch
+		return err
+	}
+	if err := w.Live(); err != nil {
+		return err
+	}
 	samples := &sampleWriter{w: w}
 	readers, err := h.devices(m.Simulated, clock, samples.write)
 	if err != nil {

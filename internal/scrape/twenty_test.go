@@ -141,6 +141,9 @@ func BenchmarkTwenty(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer w.Abandon()
+			if err := w.Live(); err != nil {
+				b.Fatal(err)
+			}
 			begin := time.Now()
 			s, err := New(Options{URLs: urls, Now: func() int64 { return int64(time.Since(begin)) }, Write: w.WriteSample})
 			if err != nil {

@@ -1,0 +1,162 @@
+package record
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/weirbench/weir/internal/material"
+)
+
+// recorded records samples live and reads them while the bundle is open, as after a kill.
+func recorded(t interface {
+	Fatal(...any)
+	Helper()
+}, dir string, samples []*Sample) (*BundleWriter, []Sample) {
+	t.Helper()
+	w, err := CreateBundle(dir)
+	if err == nil {
+		err = w.Live()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range samples {
+		if err := w.WriteSample(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out []Sample
+	for s, err := range (&Bundle{Dir: dir}).Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, copied(s))
+	}
+	return w, out
+}
+
+// TestOpenSamples: samples in no block are read, none twice, up to wherever their file was cut; a
+// sealed bundle has them in blocks only and gives the same.
+func TestOpenSamples(t *testing.T) {
+	samples := some(100) // a block of a minute, and some
+	dir := t.TempDir()
+	w, all := recorded(t, dir, samples)
+	if len(all) != len(samples) {
+		t.Fatalf("%d of %d samples", len(all), len(samples))
+	}
+	blocks, err := os.ReadFile(filepath.Join(dir, MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := os.ReadFile(filepath.Join(dir, openFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inBlocks, err := unpack(blocks)
+	if err != nil || len(inBlocks) == 0 || len(inBlocks) == len(all) {
+		t.Fatalf("%d samples in blocks, %v", len(inBlocks), err)
+	}
+	read := func(open []byte) (out []Sample) {
+		for s, err := range readBlocks(bytes.NewReader(blocks), "file", bytes.NewReader(open)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, copied(s))
+		}
+		return out
+	}
+	last := 0
+	for n := 0; n < len(open); n += 37 {
+		got := read(open[:n])
+		if len(got) < max(last, len(inBlocks)) || !cmp.Equal(got, all[:len(got)]) {
+			t.Fatalf("%d of %d bytes: %d samples", n, len(open), len(got))
+		}
+		last = len(got)
+		bad := bytes.Clone(open)
+		bad[n]++
+		if got := read(bad); !cmp.Equal(got, all[:len(got)]) {
+			t.Fatalf("byte %d is wrong: %d samples", n, len(got))
+		}
+	}
+	if got := read(open[:len(open)-1]); len(got) != len(all)-1 {
+		t.Errorf("%d samples of all bytes but one, want all but one of %d", len(got), len(all))
+	}
+	if err := errors.Join(w.WriteMeta(NewMeta()), w.Complete()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, openFile)); !os.IsNotExist(err) {
+		t.Errorf("a sealed bundle has %s: %v", openFile, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, openFile), open, 0o666); err != nil { // as if it had been killed before
+		t.Fatal(err)
+	}
+	b, err := OpenBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sealed []Sample
+	for s, err := range b.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed = append(sealed, copied(s))
+	}
+	if d := cmp.Diff(all, sealed); d != "" {
+		t.Errorf("sealed and open differ (-open +sealed):\n%s", d)
+	}
+}
+
+// TestLiveRequests: records are in the file without more records and without an end, also those
+// that come after a flush; a bundle that is not live keeps them until it is sealed.
+func TestLiveRequests(t *testing.T) {
+	material.RealTime(t)
+	dir := t.TempDir()
+	w, err := CreateBundle(dir)
+	if err == nil {
+		err = errors.Join(w.WriteMeta(NewMeta()), w.Live())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() (n int) {
+		b, err := OpenBundle(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range b.Requests() {
+			if err == nil {
+				n++
+			}
+		}
+		return n
+	}
+	for written := range 4 {
+		if err := w.WriteRequest(&Request{Seq: uint64(written + 1), Phase: Profiling}); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); count() != written+1; time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d of %d records can be read a minute later", count(), written+1)
+			}
+		}
+	}
+	if err := w.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := OpenBundle(dir)
+	if err == nil {
+		err = b.Verify()
+	}
+	if n := count(); err != nil || n != 4 {
+		t.Errorf("sealed: %d records, %v", n, err)
+	}
+	if err := w.Live(); err == nil {
+		t.Error("a sealed bundle becomes live")
+	}
+}
