@@ -246,7 +246,10 @@ type Sample struct {
 	Families map[string]Family `json:"families,omitempty"`
 	Mark     Phase             `json:"mark,omitempty"`   // the phase that began when this was asked
 	LagNs    int64             `json:"lag_ns,omitempty"` // from asking to the end of the answer
-	Error    string            `json:"error,omitempty"`  // why there are no values
+	// Thinned says that series which only add up may stand as at a sample before this one; see
+	// BundleWriter.ThinSamples.
+	Thinned bool   `json:"thinned,omitempty"`
+	Error   string `json:"error,omitempty"` // why there are no values
 }
 
 // A Family is what an endpoint says of one metric.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -173,9 +174,21 @@ func processor() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
+// read stands for what adapters read: of each page the gauges and 80 of its counters.
+func read(series string) bool {
+	n, ok := strings.CutPrefix(series, "engine:counter_")
+	if !ok {
+		return strings.HasPrefix(series, "engine:gauge")
+	}
+	n, _, _ = strings.Cut(n, "_")
+	i, err := strconv.Atoi(n)
+	return err == nil && i < 80
+}
+
 // BenchmarkHour reports what an hour of twenty endpoints takes at a scrape a second, MB of 10^6
-// bytes, how many series of an endpoint changed in a second, and the share of a core that packing
-// takes.
+// bytes, whole (extrapolated from a minute) and thinned as in a bundle (what may be taken at once and 20 times three
+// minutes, behind three in which the writer finds its measure); of how many samples one keeps all series; how many
+// series of an endpoint changed in a second, and the share of a core that packing takes.
 func BenchmarkHour(b *testing.B) {
 	pages := map[string]func(uint64) *page{"vllm": engines["vllm"], "sglang-8-ranks": engines["sglang"]}
 	for _, n := range []int{0, 450, 900, 1800, 3600} {
@@ -194,56 +207,104 @@ func BenchmarkHour(b *testing.B) {
 			return p
 		}
 	}
-	const endpoints, seconds = 20, 61
+	const endpoints = 20
 	for name, make := range pages {
 		b.Run(name, func(b *testing.B) {
-			var samples []*Sample
-			changes, series := 0, 0
-			var list []*page
-			r := rand.New(rand.NewPCG(1, 2))
-			for i := range endpoints {
-				list = append(list, make(uint64(i)))
-			}
-			for at := range seconds {
-				for i, p := range list {
-					v := p.step()
-					if at > 0 {
-						changes += len(v)
-					}
-					samples = append(samples, &Sample{At: int64(at)*1e9 + int64(i)*5e7 + r.Int64N(2e6), Source: fmt.Sprintf("http://node%d:30000/metrics", i), Values: v, Delta: at > 0, LagNs: 3e6 + r.Int64N(2e6)})
-				}
-			}
-			series = len(list[0].values)
-			var took time.Duration
 			for b.Loop() {
-				w, err := createSamples(filepath.Join(b.TempDir(), MetricsFile))
-				if err != nil {
+				f := newFarm(b, make, endpoints)
+				f.seconds(b, 1)
+				if err := f.w.flush(); err != nil {
 					b.Fatal(err)
 				}
-				for _, s := range samples[:endpoints] {
-					if err := w.append(s); err != nil {
-						b.Fatal(err)
-					}
-				}
-				if err := w.flush(); err != nil {
+				names := f.w.size // once
+				f.changes, f.took = 0, 0
+				f.seconds(b, 60)
+				if err := f.w.flush(); err != nil {
 					b.Fatal(err)
 				}
-				first := w.size // names, once
-				begun := processor()
-				for _, s := range samples[endpoints:] {
-					if err := w.append(s); err != nil {
-						b.Fatal(err)
-					}
+				b.ReportMetric((float64(names)+float64(f.w.size-names)*60)/1e6, "MB/hour-whole")
+				b.ReportMetric(float64(f.changes)/endpoints/60, "changes/s")
+				b.ReportMetric(float64(len(f.pages[0].values)), "series")
+				b.ReportMetric(float64(f.took)/60/1e9*100, "%core")
+				whole := float64(names) + float64(f.w.size-names)*60
+				f.w.abort()
+				if whole < thinFree+3600*thinPerSecond {
+					b.ReportMetric(whole/1e6, "MB/hour")
+					b.ReportMetric(1, "one-of")
+					continue
 				}
-				if err := w.close(); err != nil {
+				f = newFarm(b, make, endpoints)
+				f.w.needed, f.w.free = read, 0
+				f.seconds(b, 181)
+				if err := f.w.flush(); err != nil {
 					b.Fatal(err)
 				}
-				took += processor() - begun
-				b.ReportMetric((float64(first)+float64(w.size-first)*3600/(seconds-1))/1e6, "MB/hour")
+				settled := f.w.size
+				f.seconds(b, 180)
+				if err := f.w.flush(); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric((thinFree+float64(f.w.size-settled)*20)/1e6, "MB/hour")
+				b.ReportMetric(float64(f.w.every), "one-of")
+				f.w.abort()
 			}
-			b.ReportMetric(float64(changes)/endpoints/(seconds-1), "changes/s")
-			b.ReportMetric(float64(series), "series")
-			b.ReportMetric(float64(took)/float64(b.N)/(seconds-1)/1e9*100, "%core")
 		})
+	}
+}
+
+// BenchmarkWholeHour writes an hour of the page of eight SGLang ranks second by second.
+func BenchmarkWholeHour(b *testing.B) {
+	for b.Loop() {
+		f := newFarm(b, engines["sglang"], 20)
+		f.w.needed = read
+		for minute := range 60 {
+			f.seconds(b, 60)
+			if minute%6 == 5 {
+				b.Logf("minute %d: %.1f MB, one of %d", minute+1, float64(f.w.size)/1e6, f.w.every)
+			}
+		}
+		if err := f.w.close(); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(f.w.size)/1e6, "MB/hour")
+		b.ReportMetric(float64(f.took)/3600/1e9*100, "%core")
+	}
+}
+
+// farm is endpoints whose samples are written.
+type farm struct {
+	w       *sampleWriter
+	pages   []*page
+	r       *rand.Rand
+	at      int
+	changes int
+	took    time.Duration
+}
+
+func newFarm(b *testing.B, make func(uint64) *page, endpoints int) *farm {
+	f := &farm{r: rand.New(rand.NewPCG(1, 2))}
+	for i := range endpoints {
+		f.pages = append(f.pages, make(uint64(i)))
+	}
+	var err error
+	if f.w, err = createSamples(filepath.Join(b.TempDir(), MetricsFile)); err != nil {
+		b.Fatal(err)
+	}
+	return f
+}
+
+func (f *farm) seconds(b *testing.B, n int) {
+	for range n {
+		for i, p := range f.pages {
+			v := p.step()
+			f.changes += len(v)
+			s := &Sample{At: int64(f.at)*1e9 + int64(i)*5e7 + f.r.Int64N(2e6), Source: fmt.Sprintf("http://node%d:30000/metrics", i), Values: v, Delta: f.at > 0, LagNs: 3e6 + f.r.Int64N(2e6)}
+			begun := processor()
+			if err := f.w.append(s); err != nil {
+				b.Fatal(err)
+			}
+			f.took += processor() - begun
+		}
+		f.at++
 	}
 }

@@ -156,6 +156,7 @@ func (src *readSource) readNames(c *cursor) {
 // readMarks reads what a sample has beside its times, and tells whether it has values.
 func readMarks(c *cursor, s *Sample) bool {
 	flags := c.byte()
+	s.Thinned = flags&isThinned != 0
 	if flags&hasMark != 0 {
 		s.Mark = Phase(c.text())
 	}

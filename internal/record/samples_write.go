@@ -22,7 +22,7 @@ import (
 // A block is closed after this time of samples, or with so many changes.
 const (
 	blockNs      = int64(60e9)
-	blockChanges = 1 << 18
+	blockChanges = 1 << 19 // twice as many where some are to be left out
 )
 
 // A sampleWriter packs samples into blocks. Equal samples give equal bytes.
@@ -43,6 +43,11 @@ type sampleWriter struct {
 	open    *os.File // of samples in no block, nil when the run is not recorded live
 	openBuf []byte
 	set     []int // series that the last sample changed
+
+	needed       func(series string) bool // see ThinSamples; nil thins nothing
+	every        int                      // of so many samples one keeps all series
+	free         float64                  // thinFree
+	begun, ended int64                    // the first sample, the last in a block
 }
 
 // sampledSource is what an endpoint last said.
@@ -62,6 +67,12 @@ type sampledSource struct {
 	n       int        // samples with values in the block
 	changed [][]change // by series
 	touched []int      // the series that changed
+
+	types   map[string]string // of families
+	loose   []bool            // series that may be thinned
+	kept    []bool            // samples of the block that are not thinned
+	taken   int               // samples with values in blocks before
+	thinned bool              // something in the block
 }
 
 // change is a value, NaN for none any more, in the n-th sample of its source in the block.
@@ -74,6 +85,7 @@ type change struct {
 type heldSample struct {
 	Sample
 	source *sampledSource
+	n      int // which of the source's samples with values in the block
 	values bool
 }
 
@@ -82,7 +94,7 @@ func createSamples(path string) (*sampleWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &sampleWriter{file: f, hash: sha256.New(), sources: map[string]*sampledSource{}}
+	w := &sampleWriter{file: f, hash: sha256.New(), sources: map[string]*sampledSource{}, every: 1, free: thinFree}
 	w.out = writerFunc(w.write)
 	w.enc, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(false))
 	if err == nil {
@@ -106,13 +118,22 @@ func (w *sampleWriter) write(b []byte) (int, error) {
 func (w *sampleWriter) append(s *Sample) error {
 	src := w.sources[s.Source]
 	if src == nil {
-		src = &sampledSource{name: s.Source, id: len(w.order), series: map[string]int{}}
+		src = &sampledSource{name: s.Source, id: len(w.order), series: map[string]int{}, types: map[string]string{}}
+		if len(w.order) == 0 {
+			w.begun, w.ended = s.At, s.At
+		}
 		w.sources[s.Source] = src
 		w.order = append(w.order, src)
 	}
-	held := heldSample{Sample: *s, source: src, values: s.Error == "" && s.Values != nil}
-	held.Values, held.Gone, held.Delta = nil, nil, false
+	held := heldSample{Sample: *s, source: src, n: src.n, values: s.Error == "" && s.Values != nil}
+	held.Values, held.Gone, held.Delta, held.Thinned = nil, nil, false, false
 	held.Families = maps.Clone(s.Families)
+	for name, f := range s.Families {
+		src.types[strings.Clone(name)] = strings.Clone(f.Type)
+	}
+	if s.Mark != "" {
+		src.border(src.n)
+	}
 	if held.values {
 		if s.Delta && !src.whole {
 			return fmt.Errorf("a difference at %d ns to a sample of %s that is not there", s.At, s.Source)
@@ -125,7 +146,7 @@ func (w *sampleWriter) append(s *Sample) error {
 			return err
 		}
 	}
-	if first := w.samples[0].At; w.changes >= blockChanges || s.At-first >= blockNs {
+	if first := w.samples[0].At; w.changes >= blockChanges*min(w.every, 2) || s.At-first >= blockNs {
 		return w.flush()
 	}
 	return nil
@@ -158,7 +179,7 @@ func (w *sampleWriter) take(src *sampledSource, s *Sample) {
 		}
 	}
 	if len(fresh) > 0 {
-		src.learn(fresh)
+		src.learn(fresh, w.needed)
 		for _, name := range fresh {
 			set(src.series[name], s.Values[name])
 		}
@@ -190,7 +211,7 @@ func (w *sampleWriter) take(src *sampledSource, s *Sample) {
 }
 
 // learn numbers new series so that the buckets of a histogram stand in order, its count behind them.
-func (src *sampledSource) learn(names []string) {
+func (src *sampledSource) learn(names []string, needed func(series string) bool) {
 	type key struct {
 		family, labels string
 		part           int
@@ -220,8 +241,14 @@ func (src *sampledSource) learn(names []string) {
 	slices.SortFunc(keys, func(a, b key) int {
 		return cmp.Or(strings.Compare(a.family, b.family), strings.Compare(a.labels, b.labels), cmp.Compare(a.part, b.part), cmp.Compare(a.le, b.le), strings.Compare(a.name, b.name))
 	})
+	bucketed := -1 // the last bucket
 	for i, k := range keys {
 		names[i] = k.name
+		if k.part == 0 {
+			bucketed = i
+		}
+		of := bucketed >= 0 && k.part >= 0 && keys[bucketed].family == k.family && keys[bucketed].labels == k.labels
+		src.loose = append(src.loose, needed != nil && src.addsUp(k.name, of) && !needed(k.name))
 		chained := i > 0 && (k.part == 0 || k.part == 1) && keys[i-1].part == 0 && keys[i-1].family == k.family && keys[i-1].labels == k.labels
 		src.series[k.name] = len(src.names)
 		src.names = append(src.names, k.name)
@@ -238,14 +265,23 @@ func (w *sampleWriter) flush() error {
 		return nil
 	}
 	var sections [sectionCount][]byte
+	for _, src := range w.order {
+		src.thin(w.every)
+	}
+	for i := range w.samples {
+		s := &w.samples[i]
+		s.Thinned = s.values && s.source.thins(s.n)
+	}
 	w.head(&sections[secHead])
 	for _, src := range w.order {
 		src.columns(&sections)
 	}
+	last, size := w.samples[len(w.samples)-1].At, w.size
 	w.samples, w.changes = w.samples[:0], 0
 	if err := frame(w.out, w.enc, &sections); err != nil {
 		return err
 	}
+	w.adapt(w.size-size, last)
 	w.blocks++
 	return w.anew()
 }
@@ -301,6 +337,9 @@ func putMarks(b []byte, s *heldSample) []byte {
 	if s.values {
 		flags |= hasValues
 	}
+	if s.Thinned {
+		flags |= isThinned
+	}
 	if s.Mark != "" {
 		flags |= hasMark
 	}
@@ -333,6 +372,7 @@ const (
 	hasMark
 	hasError
 	hasFamilies
+	isThinned
 )
 
 // columns writes what changed of a source in the block and makes it ready for the next.
@@ -413,7 +453,8 @@ func (src *sampledSource) columns(sections *[sectionCount][]byte) {
 		sections[secRuns] = binary.AppendUvarint(sections[secRuns], uint64(zeros))
 	}
 	sections[secWhich], sections[secWhen] = which, when
-	src.n, src.touched = 0, ids[:0]
+	src.taken += src.n
+	src.n, src.touched, src.kept = 0, ids[:0], src.kept[:0]
 }
 
 // modeOf is the smallest power of ten that makes all values whole, asBits when none does.

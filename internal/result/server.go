@@ -18,7 +18,8 @@ import (
 type gauges struct {
 	window  record.Window
 	samples int64
-	open    bool // the window has no fixed end
+	thinned int64 // of all scrapes
+	open    bool  // the window has no fixed end
 	device  meter
 	filled  meter
 	host    meter
@@ -120,6 +121,9 @@ func (g *gauges) add(s *record.Sample) {
 		g.scrapes[s.Source] = e
 	}
 	e.n++
+	if s.Thinned {
+		g.thinned++
+	}
 	if s.Error != "" {
 		e.failed++
 		e.last = s.Error
@@ -258,13 +262,19 @@ func (g *gauges) fallBack(r *Result) {
 	}
 }
 
-// troubles are the endpoints whose scrapes failed.
+// troubles are the endpoints whose scrapes failed, and what was not kept of others.
 func (g *gauges) troubles() []Finding {
 	var out []Finding
+	var all int64
 	for _, u := range slices.Sorted(maps.Keys(g.scrapes)) {
-		if e := g.scrapes[u]; e.failed > 0 {
+		e := g.scrapes[u]
+		if e.failed > 0 {
 			out = append(out, Finding{MetricsMissing, fmt.Sprintf("%d of %d scrapes of %s failed: %s", e.failed, e.n, u, e.last)})
 		}
+		all += e.n
+	}
+	if g.thinned > 0 {
+		out = append(out, Finding{SamplesThinned, fmt.Sprintf("%d of %d scrapes are kept without the histograms and counters that no adapter reads; what those grew by over the window is exact", g.thinned, all)})
 	}
 	return out
 }

@@ -40,6 +40,7 @@ const (
 	ShortWindow     Code = "short-window"     // the window is too short for the coverage rule
 	FewSamples      Code = "few-samples"      // percentiles are withheld
 	MetricsMissing  Code = "metrics-missing"  // scrapes of a metrics endpoint failed
+	SamplesThinned  Code = "samples-thinned"  // series that only add up are not kept at every scrape
 	PoolMismatch    Code = "pool-mismatch"    // the pool has another size than planned, or than another source says
 	DeviceErrors    Code = "device-errors"    // a GPU reported a fault or memory errors that were not corrected
 	DeviceSlowed    Code = "device-slowed"    // a GPU was slowed down by heat or by the board

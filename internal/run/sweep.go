@@ -9,8 +9,10 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/scrape/gpu"
 )
 
 // partialSuffix marks the folder of a bundle that is being written.
@@ -326,6 +328,7 @@ func Measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Resu
 	if err != nil {
 		return nil, err
 	}
+	w.ThinSamples(needed)
 	err = ex.Measure(ctx, j, w)
 	if err == nil {
 		var r *result.Result
@@ -339,6 +342,12 @@ func Measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Resu
 	}
 	f := classed(err)
 	return nil, errors.Join(f, w.Fail(f.Class, f.Error()))
+}
+
+// needed tells whether something is read of a series beside what it grew by over the window.
+func needed(series string) bool {
+	_, device := gpu.Classify(series)
+	return device || engine.Classify(series) != nil
 }
 
 // setAside renames a damaged bundle, so that its point can be run again and nothing is lost; an
