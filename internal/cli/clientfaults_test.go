@@ -35,7 +35,7 @@ func TestClientAgainstFaults(t *testing.T) {
 		"usage-missing": "", "usage-wrong": "", "idle-close,for=20ms": "",
 		"slow-start,for=1h": record.FailStatus, "rank-dies,for=1ms": record.FailStatus,
 	}
-	elsewhere := map[string]bool{"sticky-cache": true, "no-load-back": true, "flush-refused": true, "crash": true} // no client sees the first three; the last ends processes
+	elsewhere := map[string]bool{"sticky-cache": true, "no-load-back": true, "flush-refused": true, "crash": true, "crash-start": true} // no client sees the first three; the others end processes
 	covered := map[string]bool{}
 	for spec := range want {
 		kind, _, _ := strings.Cut(spec, ",")

@@ -21,7 +21,7 @@ type clientFlags struct {
 	urls, headers, sessions         []string
 	endpoint, key, parent, protocol string
 	spread, caFile, calibrate       string
-	insecure, gzip                  bool
+	insecure, gzip, chunks          bool
 	timeout, connect, total         time.Duration
 	limit                           clientLimit
 }
@@ -41,6 +41,7 @@ func (f *clientFlags) add(fl *pflag.FlagSet) {
 	fl.StringVar(&f.caFile, "ca-file", "", "PEM file of the authorities to trust, in place of the system's")
 	fl.BoolVar(&f.insecure, "insecure", false, "do not check the server's certificate")
 	fl.BoolVar(&f.gzip, "gzip", false, "accept compressed answers")
+	fl.BoolVar(&f.chunks, "chunk-times", false, "keep when each content frame came, for chunk_gap_s, which others call ITL; records grow with it")
 	fl.StringVar(&f.calibrate, "calibrate", "auto", "measure the client's own error before the run, once a host: always, never, or auto: for runs of a minute or more, with what is known of the host for others")
 	f.limit.add(fl)
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
@@ -79,7 +80,7 @@ func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
 	}
 	c = client.Config{
 		URLs: urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: f.sessions, ParentHeader: f.parent,
-		Protocol: client.Protocol(f.protocol), Spread: client.Spread(f.spread), Gzip: f.gzip,
+		Protocol: client.Protocol(f.protocol), Spread: client.Spread(f.spread), Gzip: f.gzip, Chunks: f.chunks,
 		Timeouts: client.Timeouts{Connect: f.connect, First: f.timeout, Headers: f.timeout, Stream: f.timeout, Total: f.total},
 	}
 	c.TLS, err = f.tls()

@@ -104,6 +104,30 @@ func TestBaseURL(t *testing.T) {
 	}
 }
 
+// TestChunkTimes: the time between frames is known where it was asked for, and only there.
+func TestChunkTimes(t *testing.T) {
+	url := simServer(t, 1_000_000, 0)
+	for _, on := range []bool{false, true} {
+		args := []string{"load", "--model", "glm-5.2", "--url", url, "-c", "1", "--conversations", "3", "--isl", "64", "--osl", "12", "--client-limit", "none"}
+		want := int64(0)
+		if on {
+			args, want = append(args, "--chunk-times"), 3*11 // gaps between the frames of each answer
+		}
+		dir := filepath.Join(t.TempDir(), "b")
+		if code, _, errOut := weir(append(args, "-o", dir)...); code != exitOK {
+			t.Fatalf("exit code %d: %s", code, errOut)
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, "result.json"))
+		var r result.Result
+		if err == nil {
+			err = json.Unmarshal(raw, &r)
+		}
+		if err != nil || r.Latency.ChunkGap.N != want {
+			t.Errorf("asked %t: %d gaps, want %d, %v", on, r.Latency.ChunkGap.N, want, err)
+		}
+	}
+}
+
 // TestRanOut: a load whose conversations end before its time says so and what gives it more.
 func TestRanOut(t *testing.T) {
 	url := simServer(t, 1_000_000, 0)
