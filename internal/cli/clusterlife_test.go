@@ -2,14 +2,12 @@ package cli
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -203,32 +201,10 @@ func keys[K comparable, V any](m map[K]V) func(func(K) bool) {
 // goes on when there is room again.
 func (c *cluster) fullDisk() {
 	s := c.sweep("disk", "", map[string]string{"a": "@1, 2"})
-	if err := os.MkdirAll(s.out, 0o777); err != nil {
-		c.t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", s.out, "tmpfs", 0, "size=80m"); err != nil {
-		c.t.Fatal(err)
-	}
-	defer func() {
-		if err := syscall.Unmount(s.out, syscall.MNT_DETACH); err != nil {
-			c.t.Error(err)
-		}
-	}()
+	s.out = material.SmallDisk(c.t, "80m")
 	cmd, out := s.begin("--duration", "4s")
 	s.running("a@1")
-	filler := filepath.Join(s.out, "filler")
-	f, err := os.Create(filler)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for size := 1 << 20; size > 0; {
-		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
-			size /= 2
-		} else if err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	f.Close()
+	filler := material.Fill(c.t, s.out)
 	s.wait(cmd, out, 1)
 	last := map[string]run.Entry{}
 	for _, e := range s.journal() {

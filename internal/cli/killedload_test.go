@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -121,5 +122,64 @@ func TestKilledLoad(t *testing.T) {
 	r := entries[0].Result
 	if r.MeasuredAt == "" || r.Requests.OK != answered || r.Server.Samples == 0 || len(r.Reasons) == 0 || r.Reasons[0].Code != "run-cut" {
 		t.Errorf("derived: %+v", r)
+	}
+}
+
+// TestFullDiskLoad: the disk of a load fills up. It ends, says why, and its bundle has FAILED and every
+// request that was answered.
+func TestFullDiskLoad(t *testing.T) {
+	material.RealTime(t)
+	disk := material.SmallDisk(t, "4m")
+	const before = 20
+	var asked, told atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost {
+			http.NotFound(w, r)
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		if asked.Add(1) == before {
+			material.Fill(t, disk)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n"+
+			"data: {\"choices\":[],\"usage\":{\"prompt_tokens\":64,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n")
+		told.Add(1)
+	}))
+	defer server.Close()
+	out := filepath.Join(disk, "bundle")
+	code, text, errOut := weir("load", "--url", server.URL, "--model", "m", "--isl", "64", "--osl", "1", "-c", "1", "--duration", "1h", "--conversations", "100000",
+		"--no-probe", "--no-metrics", "--calibrate", "never", "--client-limit", "none", "-o", out)
+	if code != exitFailed || !strings.Contains(errOut, "no space left on device") {
+		t.Fatalf("it ended with %d:\n%s%s", code, text, errOut)
+	}
+	b, err := record.OpenBundle(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Verify(); err != nil || b.State != record.Failed || b.End.Class != "node" {
+		t.Errorf("%s, %+v, %v", b.State, b.End, err)
+	}
+	ok := int64(0)
+	for q, err := range b.Requests() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if q.OK() {
+			ok++
+		}
+	}
+	if n := told.Load(); ok < before || ok < n-1 || ok > n { // the last may have been cut
+		t.Errorf("%d of %d answers are in the bundle", ok, n)
+	}
+	material.Fill(t, disk)
+	if code, _, errOut := weir("derive", out); code != exitFailed || !strings.Contains(errOut, "no space left on device") {
+		t.Errorf("a result where there is no room for one: %d: %s", code, errOut)
+	}
+	if err := os.Remove(filepath.Join(disk, "filler")); err != nil {
+		t.Fatal(err)
+	}
+	if code, text, errOut := weir("derive", out); code != exitInvalid || !strings.Contains(text, "run-failed") || !strings.Contains(errOut, "run-failed: node: write ") {
+		t.Errorf("derived: %d: %s%s", code, text, errOut)
 	}
 }

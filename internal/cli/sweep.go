@@ -228,7 +228,9 @@ func (a *App) sweep(ctx context.Context, points []*spec.Point, c *corpus.Corpus,
 	s.Report = func(u run.Update) {
 		if u.Result != nil {
 			e := store.Entry{Result: u.Result, Sweep: filepath.Base(f.out), Bundle: run.BundleDir(f.out, jobs[u.Index])}
-			storeErr = errors.Join(storeErr, st.Put(context.WithoutCancel(ctx), e))
+			if err := st.Put(context.WithoutCancel(ctx), e); err != nil && storeErr == nil { // the others say the same
+				storeErr = fmt.Errorf("not every result is in the store: %w; all are in their bundles, and 'weir derive --db %s %s' puts them in", err, st.Path(), f.out)
+			}
 		}
 		tbl.update(u)
 	}
@@ -380,8 +382,9 @@ func bundlesIn(dir string, jobs []*run.Job) int {
 	return n
 }
 
-// openStore opens the store of a sweep. One that cannot be read is set aside: the bundles hold
-// everything that it held, and the sweep puts them in again.
+// openStore opens the store of a sweep. One that is damaged is set aside: the bundles hold
+// everything that it held, and the sweep puts them in again. One that cannot be opened for another
+// reason, such as a full disk, stays as it is.
 func (a *App) openStore(dir string) (*store.Store, error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return nil, err
@@ -390,6 +393,9 @@ func (a *App) openStore(dir string) (*store.Store, error) {
 	st, err := store.Open(path)
 	if err == nil {
 		return st, nil
+	}
+	if !store.Damaged(err) {
+		return nil, fmt.Errorf("the store of the sweep cannot be opened, and is left as it is: %w", err)
 	}
 	aside := path + ".damaged"
 	if rmErr := errors.Join(os.RemoveAll(aside), os.Rename(path, aside)); rmErr != nil {

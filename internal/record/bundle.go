@@ -3,6 +3,7 @@ package record
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -13,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -63,7 +63,18 @@ type BundleWriter struct {
 	metrics  *sampleWriter
 	sums     []FileSum
 	sealed   bool
+	room     *Room // for what is recorded, when the disk is full
+	endRoom  *Room // for the end
 }
+
+// Files that hold room in the folder of a bundle while it is written, and their sizes: buffers of
+// the streams, point.json and a result; and FAILED.
+const (
+	roomFile    = ".room"
+	endRoomFile = ".room-end"
+	roomSize    = 256 << 10
+	endRoomSize = 16 << 10
+)
 
 // CreateBundle begins a bundle in dir, which is made when it is absent. What an interrupted or
 // failed run left there is removed; a complete bundle is never touched: ErrComplete.
@@ -81,11 +92,20 @@ func CreateBundle(dir string) (*BundleWriter, error) {
 	}
 	w := &BundleWriter{dir: dir}
 	var err error
-	if w.requests, err = createStream(filepath.Join(dir, RequestsFile)); err != nil {
-		return nil, err
+	if w.endRoom, err = HoldRoom(filepath.Join(dir, endRoomFile), endRoomSize); err != nil {
+		return nil, fmt.Errorf("there is no room for a bundle: %w", err)
 	}
-	if w.metrics, err = createSamples(filepath.Join(dir, MetricsFile)); err != nil {
-		w.requests.abort()
+	if w.room, err = HoldRoom(filepath.Join(dir, roomFile), roomSize); err != nil {
+		w.endRoom.Free()
+		return nil, fmt.Errorf("there is no room for a bundle: %w", err)
+	}
+	if w.requests, err = createStream(filepath.Join(dir, RequestsFile), w.room); err == nil {
+		if w.metrics, err = createSamples(filepath.Join(dir, MetricsFile), w.room); err != nil {
+			w.requests.abort()
+		}
+	}
+	if err != nil {
+		w.freeRoom()
 		return nil, err
 	}
 	return w, nil
@@ -106,10 +126,15 @@ func (w *BundleWriter) WriteMeta(m *Meta) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(w.dir, PointFile), b)
+	path := filepath.Join(w.dir, PointFile)
+	if err = writeFile(path, b); err != nil && w.room.GiveBack(err) {
+		err = writeFile(path, b)
+	}
+	return err
 }
 
-// WriteRequest appends one request to requests.jsonl.zst.
+// WriteRequest appends one request to requests.jsonl.zst. An error of a full disk comes once the room
+// held for it was given back: the record is kept all the same, but there should be no more of them.
 func (w *BundleWriter) WriteRequest(r *Request) error {
 	if w.sealed {
 		return errSealed
@@ -153,6 +178,7 @@ func (w *BundleWriter) Seal() error {
 		w.requests.sum(RequestsFile),
 		w.metrics.sum(MetricsFile),
 	}
+	w.room.Free() // the result and the end are next
 	return syncDir(w.dir)
 }
 
@@ -177,18 +203,18 @@ func (w *BundleWriter) end(name string, e End) error {
 	if err != nil {
 		return err
 	}
+	w.room.Free()
 	err = writeFile(filepath.Join(w.dir, name), b)
-	if name == FailedFile && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)) {
-		// Why it failed is worth more than the records of a run without a result.
-		for _, f := range []string{RequestsFile, MetricsFile} {
-			os.Remove(filepath.Join(w.dir, f))
-		}
-		e.Files = []FileSum{}
-		if b, err = marshalIndent(e); err == nil {
-			err = writeFile(filepath.Join(w.dir, name), b)
-		}
+	if err != nil && w.endRoom.GiveBack(err) {
+		err = writeFile(filepath.Join(w.dir, name), b)
 	}
+	w.endRoom.Free()
 	return err
+}
+
+func (w *BundleWriter) freeRoom() {
+	w.room.Free()
+	w.endRoom.Free()
 }
 
 // Abandon closes the files and leaves the bundle without an end, to be redone.
@@ -198,6 +224,7 @@ func (w *BundleWriter) Abandon() {
 		w.requests.abort()
 		w.metrics.abort()
 	}
+	w.freeRoom()
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
@@ -209,6 +236,7 @@ var errSealed = errors.New("bundle is sealed")
 type stream struct {
 	lateFlush
 	file *os.File
+	room *Room
 	hash hash.Hash
 	size int64
 	zw   *zstd.Encoder
@@ -216,12 +244,12 @@ type stream struct {
 	enc  *json.Encoder
 }
 
-func createStream(path string) (*stream, error) {
+func createStream(path string, room *Room) (*stream, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{file: f, hash: sha256.New()}
+	s := &stream{file: f, room: room, hash: sha256.New()}
 	s.zw, err = zstd.NewWriter(writerFunc(s.write), zstd.WithEncoderConcurrency(1),
 		zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithWindowSize(1<<20), zstd.WithZeroFrames(true))
 	if err != nil {
@@ -239,7 +267,7 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func (s *stream) write(b []byte) (int, error) {
-	n, err := s.file.Write(b)
+	n, err := s.room.write(s.file, b)
 	s.hash.Write(b[:n])
 	s.size += int64(n)
 	return n, err
@@ -252,7 +280,7 @@ func (s *stream) append(v any) error {
 		return s.err
 	}
 	s.pend()
-	return s.enc.Encode(v)
+	return cmp.Or(s.enc.Encode(v), s.room.Full())
 }
 
 func (s *stream) close() error {

@@ -25,7 +25,11 @@ func (w *BundleWriter) Live() error {
 	w.requests.mu.Lock()
 	w.requests.live = true
 	w.requests.mu.Unlock()
-	return w.metrics.live(w.dir)
+	err := w.metrics.live(w.dir)
+	if err != nil && w.room.GiveBack(err) {
+		err = w.metrics.live(w.dir)
+	}
+	return err
 }
 
 // A lateFlush flushes a stream a while after something was appended, and never without that.
@@ -115,8 +119,10 @@ func (w *sampleWriter) note(s *heldSample) error {
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-8))
 	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
 	w.openBuf = b
-	_, err := w.open.Write(b)
-	return err
+	if _, err := w.room.write(w.open, b); err != nil {
+		return err // what it wrote of the sample has no checksum
+	}
+	return nil
 }
 
 // anew empties the file of samples once they are in a block.

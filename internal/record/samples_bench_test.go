@@ -287,7 +287,7 @@ func newFarm(b *testing.B, make func(uint64) *page, endpoints int) *farm {
 		f.pages = append(f.pages, make(uint64(i)))
 	}
 	var err error
-	if f.w, err = createSamples(filepath.Join(b.TempDir(), MetricsFile)); err != nil {
+	if f.w, err = createSamples(filepath.Join(b.TempDir(), MetricsFile), nil); err != nil {
 		b.Fatal(err)
 	}
 	return f

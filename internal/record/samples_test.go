@@ -23,7 +23,7 @@ func packed(t interface {
 }, dir string, samples []*Sample) []byte {
 	t.Helper()
 	path := filepath.Join(dir, MetricsFile)
-	w, err := createSamples(path)
+	w, err := createSamples(path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestTornBlocks(t *testing.T) {
 
 // TestDifferenceToNothing is refused when it is written.
 func TestDifferenceToNothing(t *testing.T) {
-	w, err := createSamples(filepath.Join(t.TempDir(), MetricsFile))
+	w, err := createSamples(filepath.Join(t.TempDir(), MetricsFile), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestOldBundle(t *testing.T) {
 	if err := writeBundle(t, dir, 100).Complete(); err != nil {
 		t.Fatal(err)
 	}
-	old, err := createStream(filepath.Join(dir, OldMetricsFile))
+	old, err := createStream(filepath.Join(dir, OldMetricsFile), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

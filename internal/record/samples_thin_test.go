@@ -34,7 +34,7 @@ func TestThinned(t *testing.T) {
 	thinnedEver := 0
 	rapid.Check(t, func(t *rapid.T) {
 		every := rapid.SampledFrom([]int{2, 4, 64}).Draw(t, "every")
-		w, err := createSamples(filepath.Join(dir, MetricsFile))
+		w, err := createSamples(filepath.Join(dir, MetricsFile), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestThinned(t *testing.T) {
 func TestThinBudget(t *testing.T) {
 	const free, busy, calm = 500_000, 240, 900
 	write := func(needed func(string) bool, free float64) (size int64, most, last int) {
-		w, err := createSamples(filepath.Join(t.TempDir(), MetricsFile))
+		w, err := createSamples(filepath.Join(t.TempDir(), MetricsFile), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

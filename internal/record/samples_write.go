@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -28,6 +29,7 @@ const (
 // A sampleWriter packs samples into blocks. Equal samples give equal bytes.
 type sampleWriter struct {
 	file    *os.File
+	room    *Room
 	out     io.Writer
 	hash    hash.Hash
 	size    int64
@@ -89,12 +91,12 @@ type heldSample struct {
 	values bool
 }
 
-func createSamples(path string) (*sampleWriter, error) {
+func createSamples(path string, room *Room) (*sampleWriter, error) {
 	f, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	w := &sampleWriter{file: f, hash: sha256.New(), sources: map[string]*sampledSource{}, every: 1, free: thinFree}
+	w := &sampleWriter{file: f, room: room, hash: sha256.New(), sources: map[string]*sampledSource{}, every: 1, free: thinFree}
 	w.out = writerFunc(w.write)
 	w.enc, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithWindowSize(1<<20), zstd.WithEncoderCRC(false))
 	if err == nil {
@@ -107,11 +109,15 @@ func createSamples(path string) (*sampleWriter, error) {
 	return w, nil
 }
 
+// write appends all of b or nothing.
 func (w *sampleWriter) write(b []byte) (int, error) {
-	n, err := w.file.Write(b)
-	w.hash.Write(b[:n])
-	w.size += int64(n)
-	return n, err
+	if _, err := w.room.write(w.file, b); err != nil {
+		_, seekErr := w.file.Seek(w.size, io.SeekStart)
+		return 0, errors.Join(err, w.file.Truncate(w.size), seekErr)
+	}
+	w.hash.Write(b)
+	w.size += int64(len(b))
+	return len(b), nil
 }
 
 // append takes a sample. Values that are not finite are none.
@@ -147,9 +153,11 @@ func (w *sampleWriter) append(s *Sample) error {
 		}
 	}
 	if first := w.samples[0].At; w.changes >= blockChanges*min(w.every, 2) || s.At-first >= blockNs {
-		return w.flush()
+		if err := w.flush(); err != nil {
+			return err
+		}
 	}
-	return nil
+	return w.room.Full()
 }
 
 // take notes what a sample changes.

@@ -87,9 +87,11 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	t := newTally(m)
 	passes := newPasses(m)
 	r.Unanswered = b.State == record.Failed
-	var torn error // where the files of a run that was cut end
+	// A run that was cut, or whose files could not be closed, ends somewhere: torn says where.
+	cut := b.State == record.Incomplete || b.State == record.Failed && len(b.End.Files) == 0
+	var torn error
 	for q, err := range requests {
-		if err != nil && b.State == record.Incomplete {
+		if err != nil && cut {
 			torn = err
 			break
 		}
@@ -108,7 +110,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 	devs := newDevices(t)
 	passes.begin()
 	for s, err := range samples {
-		if err != nil && b.State == record.Incomplete {
+		if err != nil && cut {
 			torn = cmp.Or(torn, err)
 			break
 		}

@@ -92,7 +92,11 @@ func judge(r *Result, b *record.Bundle, t *tally, torn error) {
 		bad(RunCut, "%s", text)
 	}
 	if b.State == record.Failed {
-		bad(RunFailed, "%s: %s", b.End.Class, b.End.Reason)
+		text := b.End.Class + ": " + strings.TrimPrefix(b.End.Reason, b.End.Class+": ")
+		if torn != nil {
+			text += " (what can be read ends with " + torn.Error() + ")"
+		}
+		bad(RunFailed, "%s", text)
 	}
 	if e := t.primerFailures.earliest(); e != nil {
 		bad(RootWarmup, "%d of %d root primers failed, first that of trace %s on lane %d%s", t.primerFailures.total(), t.primers, e.trace, e.lane, t.primerFailures.most())

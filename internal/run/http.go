@@ -194,10 +194,9 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		meter.Add(r)
 		turns.add(r)
 		seen.add(r)
-		if writeErr == nil {
-			if writeErr = w.WriteRequest(r); writeErr != nil {
-				giveUp()
-			}
+		if err := w.WriteRequest(r); err != nil && writeErr == nil {
+			writeErr = err
+			giveUp()
 		}
 		if now := clock.Now(); j.Progress != nil && now-lastSay > int64(200*time.Millisecond) {
 			lastSay = now

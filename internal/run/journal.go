@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/weirbench/weir/internal/record"
 )
 
 // JournalFile is the name of a sweep's journal in its folder.
@@ -70,8 +72,8 @@ func (e *Entry) about() bool {
 type Journal struct {
 	f       *os.File
 	now     func() time.Time
-	end     int64  // of the last whole entry
-	reserve string // file that gives its room for entries when the disk is full; empty for none
+	end     int64        // of the last whole entry
+	reserve *record.Room // for entries when the disk is full; nil for none
 }
 
 // OpenJournal opens or begins a journal. A last line that a crash left torn is cut off.
@@ -100,20 +102,11 @@ const reserveBytes = 256 << 10
 // Reserve takes room on the disk, so that what happens can still be written when it is full. It
 // is given back by Close.
 func (j *Journal) Reserve() error {
-	path := j.f.Name() + ".reserve"
-	f, err := os.Create(path)
+	room, err := record.HoldRoom(j.f.Name()+".reserve", reserveBytes)
 	if err != nil {
-		return err
-	}
-	_, err = f.Write(make([]byte, reserveBytes))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		os.Remove(path)
 		return fmt.Errorf("there is no room for the journal: %w", err)
 	}
-	j.reserve = path
+	j.reserve = room
 	return nil
 }
 
@@ -149,9 +142,7 @@ func (j *Journal) Append(entries ...Entry) error {
 		all = append(append(all, b...), '\n')
 	}
 	err := j.write(all)
-	if err != nil && noRoom(err) && j.reserve != "" {
-		os.Remove(j.reserve)
-		j.reserve = ""
+	if err != nil && j.reserve.GiveBack(err) {
 		err = j.write(all)
 	}
 	return err
@@ -173,9 +164,7 @@ func (j *Journal) write(b []byte) error {
 
 // Close closes the file.
 func (j *Journal) Close() error {
-	if j.reserve != "" {
-		os.Remove(j.reserve)
-	}
+	j.reserve.Free()
 	return j.f.Close()
 }
 

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"os"
 	"strings"
-	"syscall"
+
+	"github.com/weirbench/weir/internal/record"
 )
 
 // retries are how often a point is tried again after a failure of a class.
@@ -20,7 +21,7 @@ func (f *Failure) retries() int {
 
 // noRoom says whether an error is that of a full disk, whoever reports it.
 func noRoom(err error) bool {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if record.NoRoom(err) {
 		return true
 	}
 	text := strings.ToLower(err.Error())

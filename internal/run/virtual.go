@@ -67,30 +67,31 @@ func (v Virtual) Measure(ctx context.Context, j *Job, w *record.BundleWriter) er
 	ended := 0
 	meter, turns := j.meter(), j.recorded()
 	var seen tokens
-	target := &sampled{simTarget: eng, write: func(smp *record.Sample) {
-		if writeErr == nil {
-			writeErr = w.WriteSample(smp)
+	simulating, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	wrote := func(err error) {
+		if err != nil && writeErr == nil {
+			writeErr = err
+			giveUp()
 		}
-	}}
-	err = replay.RunVirtual(ctx, s, target, func(r *record.Request) {
+	}
+	target := &sampled{simTarget: eng, write: func(smp *record.Sample) { wrote(w.WriteSample(smp)) }}
+	err = replay.RunVirtual(simulating, s, target, func(r *record.Request) {
 		meter.Add(r)
 		turns.add(r)
 		seen.add(r)
-		if writeErr == nil {
-			writeErr = w.WriteRequest(r)
-		}
+		wrote(w.WriteRequest(r))
 		if ended++; ended%progressEvery == 0 && j.Progress != nil {
 			j.Progress(seen.into(progress(s, r.Times.End, duration)))
 		}
 	})
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		return failf("crash", "%v", err)
-	}
-	if writeErr != nil {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return ctx.Err()
+	case writeErr != nil:
 		return writeErr
+	case err != nil:
+		return failf("crash", "%v", err)
 	}
 	finish(m, s, duration)
 	j.lru(m, meter)

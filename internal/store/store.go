@@ -19,7 +19,8 @@ import (
 	"time"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
-	_ "modernc.org/sqlite"             // the driver "sqlite"
+	"modernc.org/sqlite"               // the driver "sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/weirbench/weir/internal/frontier"
 	"github.com/weirbench/weir/internal/result"
@@ -99,6 +100,20 @@ func Open(name string) (*Store, error) {
 
 // openDeadline bounds the wait for a database that does not answer.
 const openDeadline = 30 * time.Second
+
+// Damaged says whether an error is that of a file which is no database or a broken one, so that only
+// making it again helps. A disk that is full or fails, a lock and a newer schema are others.
+func Damaged(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() & 0xff { // the rest says where it happened
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return true
+	}
+	return false
+}
 
 // redact is the address of a database without its password.
 func redact(name string) (string, error) {
@@ -206,7 +221,10 @@ func (s *Store) Put(ctx context.Context, entries ...Entry) error {
 			return fmt.Errorf("%s: %w", s.path, err)
 		}
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("%s: %w", s.path, err)
+	}
+	return nil
 }
 
 // keepPath is a bundle's folder as it is stored.
