@@ -31,6 +31,7 @@ peers: build ## comparisons with other tools, real tokenizers and real engines
 	@scripts/peers/vllm/run
 	@scripts/peers/vllm/recipe
 	@scripts/peers/router/run
+	@scripts/peers/benchmarks/run
 
 clean:
 	rm -rf bin weir-demo weir-runs
