@@ -15,7 +15,7 @@ import (
 // 32-bit numbers that turns point into, behind a small table of everything else.
 //
 //	header, 64 bytes, little-endian:
-//	   0  magic "WEIRCRP\x01"
+//	   0  magic "WEIRCRP\x02"; \x01 is read too, which lacks the turns' places in their source
 //	   8  length of the table, bytes          uint64
 //	  16  length of the array, bytes          uint64
 //	  24  CRC-32C of the table                uint32
@@ -28,7 +28,8 @@ import (
 // The file is written under another name and renamed, so a reader never sees half of one; a
 // file that was torn by other means fails a checksum.
 const (
-	compiledMagic  = "WEIRCRP\x01"
+	compiledMagic  = "WEIRCRP\x02"
+	compiledMagic1 = "WEIRCRP\x01"
 	compiledHeader = 64
 	keyBytes       = 28
 )
@@ -46,7 +47,7 @@ func isCompiled(path string) bool {
 	defer f.Close()
 	var magic [len(compiledMagic)]byte
 	_, err = io.ReadFull(f, magic[:])
-	return err == nil && string(magic[:]) == compiledMagic
+	return err == nil && (string(magic[:]) == compiledMagic || string(magic[:]) == compiledMagic1)
 }
 
 // loadCompiled maps a compiled corpus into memory. The mapping lasts as long as the program.
@@ -80,7 +81,9 @@ func compiledKey(path string) (key [keyBytes]byte, err error) {
 	if _, _, err := sections(data); err != nil {
 		return key, err
 	}
-	copy(key[:], data[32:])
+	if string(data[:len(compiledMagic)]) == compiledMagic {
+		copy(key[:], data[32:])
+	} // an older one is compiled again
 	return key, nil
 }
 
@@ -217,7 +220,7 @@ func (e *encoder) run(t *Trace, stream, k int) int {
 	}
 	for ; k < end; k++ {
 		u := &turns[k]
-		for _, v := range []int64{u.StartNs, u.APINs, u.ThinkNs, u.TTFTNs, u.In, u.Out, int64(u.Model), int64(base), int64(len(u.Blocks))} {
+		for _, v := range []int64{u.StartNs, u.APINs, u.ThinkNs, u.TTFTNs, u.In, u.Out, int64(u.Model), int64(base), int64(len(u.Blocks)), int64(u.Outer), int64(u.Inner)} {
 			e.num(v)
 		}
 		e.extra(t, At{stream, k})
@@ -231,7 +234,7 @@ func decodeCompiled(data []byte) (*Corpus, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{rest: table, ids: asIDs(array)}
+	d := &decoder{rest: table, ids: asIDs(array), placed: string(data[:len(compiledMagic)]) != compiledMagic1}
 	c := &Corpus{Fingerprint: d.str()}
 	for range d.len(1) {
 		c.Skipped = append(c.Skipped, errors.New(d.str()))
@@ -260,6 +263,7 @@ type decoder struct {
 	ids     []uint32
 	strings []string
 	bad     bool
+	placed  bool // turns have places in their source
 }
 
 func (d *decoder) num() int64 {
@@ -324,6 +328,9 @@ func (d *decoder) trace() *Trace {
 			u.StartNs, u.APINs, u.ThinkNs, u.TTFTNs = d.num(), d.num(), d.num(), d.num()
 			u.In, u.Out, u.Model = d.num(), d.num(), int(d.num())
 			base, n := d.num(), d.num()
+			if d.placed {
+				u.Outer, u.Inner = int(d.num()), int(d.num())
+			}
 			if base < 0 || n < 0 || base > int64(len(d.ids)) || n > int64(len(d.ids))-base {
 				d.bad = true
 				d.rest = nil

@@ -83,6 +83,9 @@ type Turn struct {
 	In      int64 // prompt tokens
 	Out     int64 // output tokens
 	Model   int   // index in Trace.Models
+	// Outer is the place in a Weka trace's list of requests and sub-agents, from 1, Inner that in
+	// the sub-agent's own list; 0 for none, and both in traces of any other form.
+	Outer, Inner int
 	// Blocks are the identities of the prompt's blocks from its start. It may be one block
 	// longer than In/BlockSize when the last block is partial. Treat as read-only: turns
 	// share memory.

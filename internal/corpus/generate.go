@@ -246,7 +246,7 @@ func (g *generator) step(k []knot) int64 { return max(int64(draw(g.r, k, g.sGrow
 
 func (g *generator) trace() *recording {
 	rec := &recording{
-		file: g.id, id: g.id, blockSize: g.opt.BlockSize, models: []string{"agent-large", "agent-small"},
+		file: g.id, id: g.id, blockSize: g.opt.BlockSize, placed: true, models: []string{"agent-large", "agent-small"},
 		toolTokens: g.system * 4 / 5, systemTokens: g.system - g.system*4/5,
 	}
 	n := max(1, int(math.Round(draw(g.r, mTurns, g.sTurns))))

@@ -32,6 +32,7 @@ func (rec *recording) build() (*Trace, error) {
 		SystemTokens: rec.toolTokens + rec.systemTokens,
 	})
 	turns := [][]*request{main}
+	agents := map[int]int{} // place of the sub-agent that a stream is of, by stream
 	extra := map[At]string{}
 	if rec.extra != "" {
 		extra[At{Unbound, Unbound}] = rec.extra
@@ -63,6 +64,7 @@ func (rec *recording) build() (*Trace, error) {
 		if a.extra != "" {
 			extra[At{len(t.Streams), Unbound}] = a.extra
 		}
+		agents[len(t.Streams)] = a.outer
 		t.Streams = append(t.Streams, Stream{
 			ID: id, Kind: SubAgent, Parent: 0, Depth: 1, Spawn: spawn, Join: join,
 			StartNs: a.t, EndNs: end, Label: a.label,
@@ -70,6 +72,7 @@ func (rec *recording) build() (*Trace, error) {
 		})
 		turns = append(turns, inner)
 		for _, n := range nested {
+			agents[len(t.Streams)] = a.outer
 			t.Streams = append(t.Streams, Stream{
 				ID: id + ":" + n.name, Kind: n.kind, Parent: 0, Depth: 1, Spawn: spawn, Join: join,
 				StartNs: n.reqs[0].t, EndNs: latestEnd(n.reqs),
@@ -109,6 +112,11 @@ func (rec *recording) build() (*Trace, error) {
 			s.Turns[k] = Turn{
 				StartNs: r.t, APINs: r.api, ThinkNs: r.think, TTFTNs: r.ttft,
 				In: r.in, Out: r.out, Model: models[r.model], Blocks: r.blocks[:len(r.blocks)+r.partial],
+			}
+			if outer, inner := agents[i]; rec.placed && inner {
+				s.Turns[k].Outer, s.Turns[k].Inner = outer+1, r.outer+1
+			} else if rec.placed {
+				s.Turns[k].Outer = r.outer + 1
 			}
 			if r.extra != "" {
 				extra[At{i, k}] = r.extra

@@ -20,6 +20,7 @@ type recording struct {
 	agents       []agent   // recorded sub-agents
 	unknown      []string  // fields that the schema doesn't know
 	extra        string    // members that are kept as they are
+	placed       bool      // the places in the list are those of a Weka trace
 	apart        bool      // the list holds conversations that have nothing to do with each other
 }
 
@@ -99,7 +100,7 @@ func (o *once) has(bit uint) bool { return o.seen&(1<<bit) != 0 }
 
 func (w *wekaReader) trace() (*recording, error) {
 	s := w.s
-	w.rec = &recording{file: s.file}
+	w.rec = &recording{file: s.file, placed: true}
 	rec := w.rec
 	var o once
 	var extra []byte

@@ -98,14 +98,18 @@ type Wire struct {
 
 // Request is what was measured for one request.
 type Request struct {
-	Seq    uint64 `json:"seq"`     // unique in the run, in the order of dispatch, from 1
-	Lane   int    `json:"lane"`    // unit of concurrency, from 0
-	Play   int    `json:"play"`    // how many trees this lane had played before, from 0
-	Tree   string `json:"tree"`    // identity of the live play; one salt a tree
-	Trace  string `json:"trace"`   // id of the recorded run
-	Stream string `json:"stream"`  // id of the conversation, "<trace>" or "<trace>::sa:..."
-	Depth  int    `json:"depth"`   // 0 for the root stream
-	Turn   int    `json:"turn"`    // index in the stream, from 0
+	Seq    uint64 `json:"seq"`    // unique in the run, in the order of dispatch, from 1
+	Lane   int    `json:"lane"`   // unit of concurrency, from 0
+	Play   int    `json:"play"`   // how many trees this lane had played before, from 0
+	Tree   string `json:"tree"`   // identity of the live play; one salt a tree
+	Trace  string `json:"trace"`  // id of the recorded run
+	Stream string `json:"stream"` // id of the conversation, "<trace>" or "<trace>::sa:..."
+	Depth  int    `json:"depth"`  // 0 for the root stream
+	Turn   int    `json:"turn"`   // index in the stream, from 0
+	// Outer is the request's place in a Weka trace's list of requests and sub-agents, from 1, Inner
+	// that in the sub-agent's own list; 0 where there is none.
+	Outer  int    `json:"outer,omitempty"`
+	Inner  int    `json:"inner,omitempty"`
 	Phase  Phase  `json:"phase"`   // only Profiling enters metrics
 	Start  string `json:"start"`   // "snapshot" (tree began inside the trace) or "recycled"
 	URL    string `json:"url"`     // base URL it went to, empty for the simulator in virtual time

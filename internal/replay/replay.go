@@ -79,7 +79,7 @@ func NewRecord(q *Request) *record.Request {
 	}
 	return &record.Request{
 		Seq: q.Seq, Lane: q.Lane, Play: q.Play, Tree: q.Tree,
-		Trace: q.Trace.ID, Stream: s.ID, Depth: s.Depth, Turn: q.Turn,
+		Trace: q.Trace.ID, Stream: s.ID, Depth: s.Depth, Turn: q.Turn, Outer: t.Outer, Inner: t.Inner,
 		Phase: q.Phase, Start: start, WantIn: t.In, WantOut: q.MaxOut,
 		Times: record.Times{
 			Intended: q.Intended, Queued: q.Queued,

@@ -146,6 +146,9 @@ type metadata struct {
 	Parent       string `json:"parent_correlation_id,omitempty"` // where it is known to be the root
 	Root         string `json:"root_correlation_id"`
 	Trace        string `json:"source_trace_id"`
+	Outer        *int   `json:"source_outer_idx,omitempty"` // of a Weka trace, as the two after it
+	Inner        *int   `json:"source_inner_idx,omitempty"`
+	Kind         string `json:"source_kind,omitempty"`
 }
 
 type rowError struct {
@@ -259,6 +262,7 @@ func line(q *record.Request, of *record.Meta, n int) row {
 	if q.Depth == 1 {
 		m.Parent = m.Root
 	}
+	m.source(q)
 	m.PhaseKind = m.Phase
 	r := row{Metadata: m, Metrics: map[string]Value{}}
 	if q.Failure != nil {
@@ -270,6 +274,21 @@ func line(q *record.Request, of *record.Meta, n int) row {
 	}
 	measure(q, r.Metrics)
 	return r
+}
+
+// source says where in a Weka trace a request was recorded, in AIPerf's words: in the agent's own
+// list, in a conversation that was found in that list, or in the list of a sub-agent.
+func (m *metadata) source(q *record.Request) {
+	if q.Outer <= 0 {
+		return
+	}
+	m.Outer, m.Kind = new(q.Outer-1), "weka_flat"
+	switch {
+	case q.Inner > 0:
+		m.Inner, m.Kind = new(q.Inner-1), "weka_subagent"
+	case q.Stream == q.Trace:
+		m.Kind = "weka_main"
+	}
 }
 
 // measure computes the metrics of one request that succeeded.

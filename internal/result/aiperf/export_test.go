@@ -236,3 +236,18 @@ func TestSimulatedIsMarked(t *testing.T) {
 		t.Errorf("measured %v, simulated %v", metas[0], metas[1])
 	}
 }
+
+// TestSource: a request of a Weka trace says where it stood there, as AIPerf does; another says nothing.
+func TestSource(t *testing.T) {
+	for want, q := range map[string]record.Request{
+		`"source_trace_id":"t","source_outer_idx":0,"source_kind":"weka_main"`:                          {Trace: "t", Stream: "t", Outer: 1},
+		`"source_trace_id":"t","source_outer_idx":6,"source_kind":"weka_flat"`:                          {Trace: "t", Stream: "t::fa:000", Depth: 1, Outer: 7},
+		`"source_trace_id":"t","source_outer_idx":4,"source_inner_idx":0,"source_kind":"weka_subagent"`: {Trace: "t", Stream: "t::sa:a:fa:000", Depth: 1, Outer: 5, Inner: 1},
+		`"source_trace_id":"t"}`: {Trace: "t", Stream: "t"},
+	} {
+		raw, err := json.Marshal(line(&q, record.NewMeta(), 0).Metadata)
+		if err != nil || !strings.Contains(string(raw), want) {
+			t.Errorf("%s, %v: want %s", raw, err, want)
+		}
+	}
+}
