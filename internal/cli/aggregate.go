@@ -34,7 +34,8 @@ weir_reasons beside InferenceX's.
 Without bundles it reads what AIPerf or 'weir aiperf profile' left in RESULT_DIR/aiperf_artifacts and
 the point's variables (RUNNER_TYPE, MODEL, TP, CONC, KV_OFFLOADING, ... as InferenceX sets
 them), and writes the row that InferenceX's dashboard reads to
-AGENTIC_OUTPUT_DIR/RESULT_FILENAME.json. Flags stand before variables.
+AGENTIC_OUTPUT_DIR/RESULT_FILENAME.json. Flags stand before variables. Where 'weir aiperf profile'
+noted that the server was simulated, the row has the three keys too.
 
 With --serving it forms the row of a fixed-length run from the JSON of benchmark_serving.`,
 		Example: `  weir aggregate out/ --output-dir rows
@@ -60,6 +61,9 @@ With --serving it forms the row of a fixed-length run from the JSON of benchmark
 			row, err := inferencex.Aggregate(resultDir, env, inferencex.Options{Own: own})
 			if err != nil {
 				return usage(err)
+			}
+			if row.Mark != nil {
+				app.marked(resultDir, row.Mark)
 			}
 			return app.saveRow(row, filepath.Join(outputDir, filename+".json"))
 		},
@@ -119,7 +123,7 @@ func (a *App) aggregate(roots []string, outputDir, filename string, o inferencex
 			continue
 		}
 		if mark != nil {
-			fmt.Fprintf(a.Err, "weir: %s: the row is not of a valid measurement: %s\n", dir, strings.Join(mark.Reasons, "; "))
+			a.marked(dir, mark)
 		}
 		if err := a.saveRow(row, filepath.Join(outputDir, names[i]+".json")); err != nil {
 			return err
@@ -129,6 +133,11 @@ func (a *App) aggregate(roots []string, outputDir, filename string, o inferencex
 		return nil
 	}
 	return usage(errors.Join(problems...))
+}
+
+// marked says why a row is none of a valid measurement.
+func (a *App) marked(dir string, m *inferencex.Mark) {
+	fmt.Fprintf(a.Err, "weir: %s: the row is not of a valid measurement: %s\n", dir, strings.Join(m.Reasons, "; "))
 }
 
 func envOr(name, def string) string {

@@ -71,7 +71,7 @@ func readInputs(dir string) (*inputs, error) {
 func (in *inputs) form(p *point, row *Row, o Options) (_ *Row, err error) {
 	row.Accounting = in.accounting
 	row.Total, row.Successful = in.accounting.Total, in.accounting.Profiled
-	row.Dataset = in.summary.dataset
+	row.Dataset, row.Mark = in.summary.dataset, in.summary.mark
 	row.Requests = requestMetrics(in.records, in.summary.theoretical)
 	if t := &row.Requests.Throughput; t.Total != nil && p.gpus > 0 {
 		per := func(r *PerSecond) *Number { return number(float64(r.Tokens) / float64(p.gpus)) }
@@ -104,6 +104,7 @@ func artifactDir(dir string) string {
 type summary struct {
 	theoretical *float64
 	dataset     json.RawMessage
+	mark        *Mark // nil unless Weir wrote that a server was simulated
 }
 
 func readSummary(path string) (summary, error) {
@@ -123,7 +124,9 @@ func readSummary(path string) (summary, error) {
 			Avg   json.RawMessage `json:"avg"`
 		} `json:"theoretical_prefix_cache_hit"`
 		Metadata struct {
-			Dataset json.RawMessage `json:"dataset"`
+			Dataset   json.RawMessage `json:"dataset"`
+			Simulated json.RawMessage `json:"weir_simulated"`
+			Reasons   json.RawMessage `json:"submission_invalid_reasons"`
 		} `json:"metadata"`
 	}
 	if err := unmarshal(b, &v); err != nil {
@@ -131,6 +134,16 @@ func readSummary(path string) (summary, error) {
 	}
 	if len(v.Metadata.Dataset) > 0 && v.Metadata.Dataset[0] == '{' {
 		s.dataset = v.Metadata.Dataset
+	}
+	if string(v.Metadata.Simulated) == "true" {
+		var codes []string
+		if json.Unmarshal(v.Metadata.Reasons, &codes) != nil {
+			codes = nil // not as Weir writes them
+		}
+		s.mark = &Mark{Simulated: true, Valid: len(codes) == 0, Reasons: []string{noEngine}}
+		for _, c := range codes {
+			s.mark.Reasons = append(s.mark.Reasons, "invalid: "+c)
+		}
 	}
 	if t := v.Theoretical; t != nil {
 		if s.theoretical = ratio(float(t.Sum), float(t.Count)); s.theoretical == nil {

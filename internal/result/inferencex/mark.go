@@ -13,9 +13,12 @@ type Mark struct {
 	Simulated bool `json:"weir_simulated"` // no real engine answered
 	Valid     bool `json:"weir_valid"`
 	// Reasons says why: "simulated: no engine ran", "20 times as fast as it says", and "invalid: "
-	// with the code and text of what makes the result not valid.
+	// with the code and text of what makes the result not valid, or the code alone where the row is
+	// of AIPerf's artifacts, which hold no more.
 	Reasons []string `json:"weir_reasons"`
 }
+
+const noEngine = "simulated: no engine ran"
 
 // MarkOf is the mark of a bundle's row; nil where the bundle is measured and valid.
 func MarkOf(b *record.Bundle) (*Mark, error) {
@@ -25,7 +28,7 @@ func MarkOf(b *record.Bundle) (*Mark, error) {
 	}
 	m := &Mark{Simulated: r.Simulated, Valid: r.Valid, Reasons: []string{}}
 	if r.Simulated {
-		m.Reasons = append(m.Reasons, "simulated: no engine ran")
+		m.Reasons = append(m.Reasons, noEngine)
 	}
 	if r.OffSpeed() {
 		m.Reasons = append(m.Reasons, fmt.Sprintf("%g times as fast as it says", r.SimSpeed))

@@ -38,7 +38,7 @@ type Row struct {
 	Warnings   []string `json:"warnings,omitempty"`
 
 	Own   *Own `json:"weir,omitempty"` // only when asked for
-	*Mark      // nil for a row of artifacts, and of a bundle that is measured and valid
+	*Mark      // nil for a row that is measured and valid, and of artifacts that do not say they are simulated
 }
 
 // SingleShape is how a single-node point is spread.
