@@ -7,8 +7,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/record"
@@ -249,5 +253,34 @@ func TestSource(t *testing.T) {
 		if err != nil || !strings.Contains(string(raw), want) {
 			t.Errorf("%s, %v: want %s", raw, err, want)
 		}
+	}
+}
+
+// TestHistogramBounds: the true percentile of what was observed lies between the bounds, and so does
+// the estimate; in the open bucket there is a lower bound alone, and of nothing there is none.
+func TestHistogramBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		seen := rapid.SliceOfN(rapid.Float64Range(0.001, 12), 1, 200).Draw(t, "observations")
+		slices.Sort(seen)
+		h := histogram{count: float64(len(seen)), buckets: map[string]float64{"+Inf": float64(len(seen))}}
+		for _, le := range []float64{0.5, 1, 4, 10} {
+			n, _ := slices.BinarySearch(seen, math.Nextafter(le, 99))
+			h.buckets[strconv.FormatFloat(le, 'f', 1, 64)] = float64(n)
+		}
+		st := h.stats()
+		for _, p := range percents {
+			key := "p" + strconv.FormatInt(p, 10)
+			// The smallest value that a share of p does not exceed.
+			truth := seen[max(int(math.Ceil(float64(p)/100*float64(len(seen))))-1, 0)]
+			low, ok := st["weir_"+key+"_low"].(float64)
+			high, closed := st["weir_"+key+"_high"].(float64)
+			estimate, estimated := st[key+"_estimate"].(float64)
+			if !ok || low > truth || closed && (high < truth || estimate < low || estimate > high) || closed != estimated || closed == (truth > 10) {
+				t.Fatalf("%s is %v; bounds %v, %v (%v), estimate %v (%v)", key, truth, low, high, closed, estimate, estimated)
+			}
+		}
+	})
+	if st := (&histogram{buckets: map[string]float64{"1.0": 0, "+Inf": 0}}).stats(); len(st) != 2 {
+		t.Errorf("statistics of nothing: %v", st)
 	}
 }

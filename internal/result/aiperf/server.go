@@ -353,7 +353,8 @@ func gauge(v []float64) map[string]any {
 }
 
 // stats are those of the observations that fell into the phase. Percentiles interpolate inside
-// their bucket, so they are off by at most its width; those in the last bucket are left out.
+// their bucket; those in the last bucket are left out. Between weir_pN_low and weir_pN_high, the
+// bucket's bounds, lies the true one; the last, open bucket has no upper bound.
 func (h *histogram) stats() map[string]any {
 	out := map[string]any{"count": h.count, "sum": h.sum}
 	if h.count > 0 {
@@ -370,14 +371,26 @@ func (h *histogram) stats() map[string]any {
 		}
 	}
 	sort.Slice(bounds, func(i, j int) bool { return bounds[i].le < bounds[j].le })
+	if h.count <= 0 || len(bounds) == 0 {
+		return out
+	}
 	for _, p := range percents {
-		at, low, below := float64(p)/100*h.count, 0.0, 0.0
+		key := "p" + strconv.FormatInt(p, 10)
+		at, low, below := float64(p)/100*h.count, min(0, bounds[0].le), 0.0
+		open := true
 		for _, b := range bounds {
-			if h.count > 0 && b.n >= at && b.n > below {
-				out["p"+strconv.FormatInt(p, 10)+"_estimate"] = low + (b.le-low)*(at-below)/(b.n-below)
+			if b.n >= at && b.n > below {
+				out[key+"_estimate"] = low + (b.le-low)*(at-below)/(b.n-below)
+				if below > 0 || b.le > 0 { // what is in a first bucket up to 0 or less may be anything below
+					out["weir_"+key+"_low"] = low
+				}
+				out["weir_"+key+"_high"], open = b.le, false
 				break
 			}
 			low, below = b.le, b.n
+		}
+		if open {
+			out["weir_"+key+"_low"] = low
 		}
 	}
 	return out
