@@ -19,15 +19,16 @@ class Server:
 
     def __init__(self, weir, flags, log):
         self.log = open(log, "w")
+        engine = [] if "--ttft" in flags else ["--gpu", "b200", "--tp", "8"]  # a server of known speed has none
         self.process = subprocess.Popen(
-            [weir, "sim", "serve", "--addr", "127.0.0.1:0", "--model", "glm-5.2", "--gpu", "b200", "--tp", "8", *flags],
+            [weir, "sim", "serve", "--addr", "127.0.0.1:0", "--model", "glm-5.2", *engine, *flags],
             stdout=subprocess.PIPE, stderr=self.log, text=True,
         )
         for line in self.process.stdout:
             if found := re.search(r" at (http://\S+)", line):
                 self.url = found[1]
                 return
-        raise SystemExit(f"the simulated server did not start; see {log}")
+        raise SystemExit(f"the simulated server did not start:\n{Path(log).read_text()}")
 
     def stop(self):
         self.process.terminate()
