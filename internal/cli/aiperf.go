@@ -21,6 +21,7 @@ import (
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/result/aiperf"
+	"github.com/weirbench/weir/internal/run"
 	"github.com/weirbench/weir/internal/scrape"
 )
 
@@ -116,6 +117,7 @@ type profile struct {
 	body       prompt.Options
 	words      *prompt.Words
 	metrics    *scrape.Options
+	gpus       *run.GPUs // nil reads none by a command
 	violations []string
 	out        aiperf.Options
 	dataset    map[string]any // where the traces come from
@@ -264,6 +266,7 @@ func (p *profile) settle() error {
 	p.seconds("--stats-interval", 30) // checked; the terminal shows progress all the time
 	p.target()
 	p.export()
+	p.telemetry()
 	if len(p.problems) > 0 {
 		return fmt.Errorf("%s", strings.Join(p.problems, "; "))
 	}

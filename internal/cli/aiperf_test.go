@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -47,7 +48,7 @@ func TestAIPerfProfile(t *testing.T) {
 	if code != exitOK {
 		t.Fatalf("exit code %d\n%s\n%s", code, out, errOut)
 	}
-	for _, want := range []string{"--no-gpu-telemetry has no effect", "--tokenizer some/model is no file here", "submission_valid is false"} {
+	for _, want := range []string{"--tokenizer-trust-remote-code has no effect", "--tokenizer some/model is no file here", "submission_valid is false"} {
 		if !strings.Contains(errOut, want) {
 			t.Errorf("standard error lacks %q:\n%s", want, errOut)
 		}
@@ -170,10 +171,14 @@ func TestAIPerfFixedLengths(t *testing.T) {
 	t.Cleanup(front.Close)
 	url := front.URL
 	t.Setenv("AIPERF_HTTP_X_SMG_ROUTING_KEY_FROM_CORRELATION_ID", "true")
+	exporter := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\nDCGM_FI_DEV_POWER_USAGE{gpu=\"2\",UUID=\"GPU-2\",modelName=\"B200\"} 350.5\n")
+	}))
+	t.Cleanup(exporter.Close)
 	artifacts := filepath.Join(t.TempDir(), "fixed")
 	code, out, errOut := weir("aiperf", "profile", "--url", url, "--model", "glm-5.2", "--endpoint-type", "chat", "--streaming", "--concurrency", "4",
 		"--isl", "700", "--osl", "9", "--request-count", "30", "--warmup-request-count", "3", "--extra-inputs", "ignore_eos:true", "--random-seed", "7",
-		"--num-dataset-entries", "20", "--output-artifact-dir", artifacts)
+		"--num-dataset-entries", "20", "--output-artifact-dir", artifacts, "--gpu-telemetry", "dashboard", exporter.URL, "--ui", "none")
 	if code != 0 && !(code == exitInvalid && strings.Contains(errOut, "client-bound")) { // a busy machine may bind the client
 		t.Fatalf("exit code %d\n%s\n%s", code, out, errOut)
 	}
@@ -182,9 +187,20 @@ func TestAIPerfFixedLengths(t *testing.T) {
 		ISL      struct{ Min, Max, Sum float64 } `json:"input_sequence_length"`
 		OSL      struct{ Min, Max float64 }      `json:"output_sequence_length"`
 		Metadata map[string]any                  `json:"metadata"`
+		GPUs     struct {
+			Endpoints map[string]struct {
+				GPUs map[string]struct{ Metrics map[string]map[string]any }
+			}
+		} `json:"telemetry_data"`
 	}
 	if err := json.Unmarshal(read(t, artifacts, "profile_export_aiperf.json"), &s); err != nil {
 		t.Fatal(err)
+	}
+	if g := s.GPUs.Endpoints[strings.TrimPrefix(exporter.URL, "http://")].GPUs["gpu_2"]; g.Metrics["nvidia_power_usage"]["avg"] != 350.5 {
+		t.Errorf("telemetry %+v", s.GPUs)
+	}
+	if lines := read(t, artifacts, "gpu_telemetry_export.jsonl"); !strings.Contains(string(lines), `"nvidia_power_usage":350.5`) {
+		t.Errorf("telemetry %s", lines)
 	}
 	if s.Requests.Avg != 30 || s.ISL.Min != 700 || s.ISL.Max != 700 || s.ISL.Sum != 21000 || s.OSL.Min != 9 || s.OSL.Max != 9 {
 		t.Errorf("summary %+v", s)

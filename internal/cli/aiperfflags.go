@@ -74,8 +74,8 @@ var aiperfFlags = func() map[string]aiperfFlag {
 		--custom-dataset-type --hf-weka-dataset --api-key --request-timeout-seconds --request-count --num-sessions --cache-bust
 		--inter-turn-delay-cap-seconds --synthesis-max-osl --synthesis-max-isl --dataset-sampling-strategy --profile-export-prefix
 		--export-level --stats-interval --num-profile-runs`)
-	add(manyValues, acted, "", `--url --server-metrics --server-metrics-formats --extra-inputs --header --session-header`)
-	add(noValue, acted, "", `--streaming --use-server-token-count --no-server-metrics --unsafe-override --ignore-trace-delays
+	add(manyValues, acted, "", `--url --server-metrics --server-metrics-formats --gpu-telemetry --extra-inputs --header --session-header`)
+	add(noValue, acted, "", `--streaming --use-server-token-count --no-server-metrics --no-gpu-telemetry --unsafe-override --ignore-trace-delays
 		--use-think-time-only --use-legacy-max-tokens --allow-dataset-wrap --no-allow-dataset-wrap --burst-phase-starts
 		--use-dynamo-conv-aware-routing`)
 
@@ -83,8 +83,6 @@ var aiperfFlags = func() map[string]aiperfFlag {
 
 	add(noValue, inert, "Weir reads no tokenizer code", `--tokenizer-trust-remote-code`)
 	add(oneValue, inert, "Weir reads no tokenizer code", `--tokenizer-revision`)
-	add(noValue, inert, "Weir takes no GPU telemetry", `--no-gpu-telemetry`)
-	add(manyValues, inert, "Weir takes no GPU telemetry", `--gpu-telemetry`)
 	add(oneValue, inert, "one process sends everything", `--max-workers --record-processor-service-count --zmq-host --zmq-ipc-path --api-host --api-port`)
 	add(noValue, inert, "one process sends everything", `--zmq-dual-bind`)
 	add(oneValue, inert, "it concerns the screen", `--ui --log-level`)

@@ -66,6 +66,14 @@ func Export(b *record.Bundle, r *result.Result, o Options) (Files, error) {
 	if !o.NoRecords {
 		files = append(files, recordsPath)
 	}
+	devicesPath := name("gpu_telemetry_export.jsonl", "_gpu_telemetry.jsonl")
+	var err error
+	if s.devices, err = readTelemetry(b, devicesPath); err != nil {
+		return files, err
+	}
+	if s.devices != nil && len(s.devices.devices) > 0 {
+		files = append(files, devicesPath)
+	}
 	w, err := s.write()
 	if err != nil {
 		return files, err

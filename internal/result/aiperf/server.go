@@ -13,6 +13,7 @@ import (
 	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
+	"github.com/weirbench/weir/internal/scrape/gpu"
 )
 
 // metrics are the scraped series of the profiling phase.
@@ -29,6 +30,7 @@ type endpoint struct {
 	firstNs, lastNs    int64
 	updates, firstUpNs int64
 	lastUpNs           int64
+	devices            bool // it tells of GPUs: an exporter, or a command that was read
 	families           map[string]record.Family
 	series             map[string]*series
 }
@@ -61,6 +63,7 @@ func readMetrics(b *record.Bundle, o *Options) (*metrics, error) {
 		}
 		m.add(s, o.SliceNs > 0)
 	}
+	maps.DeleteFunc(m.endpoints, func(url string, e *endpoint) bool { return e.devices || strings.HasPrefix(url, "gpu:") }) // in readTelemetry
 	if len(m.endpoints) == 0 {
 		return nil, nil
 	}
@@ -101,6 +104,9 @@ func (m *metrics) add(s *record.Sample, keep bool) {
 		x := e.series[name]
 		if x == nil {
 			x = e.parse(name)
+			if _, ok := gpu.Classify(name); ok {
+				e.devices = true
+			}
 			e.series[strings.Clone(name)] = x
 			changed = true
 		}

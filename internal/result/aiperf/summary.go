@@ -38,6 +38,7 @@ type summary struct {
 	result *result.Result
 	o      *Options
 
+	devices           *telemetry // nil where no GPU was read
 	profiling, warmup []entry
 	kinds             map[rowError]int64
 }
@@ -334,6 +335,9 @@ func (s *summary) write() (w written, err error) {
 	doc["input_config"] = s.o.Input
 	doc["run_info"] = map[string]any{"benchmark_id": id, "random_seed": s.meta.Seed, "trial": s.meta.Repeat, "cli_command": s.o.Command}
 	doc["telemetry_data"] = map[string]any{"summary": map[string]any{}, "endpoints": map[string]any{}}
+	if s.devices != nil {
+		doc["telemetry_data"] = s.devices.summary()
+	}
 	type errorCount struct {
 		Details rowError `json:"error_details"`
 		Count   int64    `json:"count"`
