@@ -452,6 +452,11 @@ func (c *cluster) held(once string) string {
 	return fmt.Sprintf(`, fault: "stall,skip=20%s"`, once)
 }
 
+// heldUntil is such a fault that ends when a file is made.
+func (c *cluster) heldUntil(file string) string {
+	return fmt.Sprintf(`, fault: "stall,skip=20,until=%s"`, filepath.Join(c.dir, file))
+}
+
 // heldWarmup are the flags of a sweep whose engines are held.
 var heldWarmup = []string{"--warmup-requests-per-lane", "60"}
 

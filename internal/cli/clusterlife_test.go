@@ -33,10 +33,10 @@ func (c *cluster) crashes() {
 	s := c.sweep("crashes", "", map[string]string{
 		"start":  `, fault: crash-start@1`,
 		"warmup": `, fault: "crash,skip=20"@1`, // the canaries and probes before are fewer
-		"midrun": `, fault: "crash,skip=150"@1`,
+		"midrun": `, fault: "crash,skip=90"@1`, // 12 before, 60 of the warm-up, and then a few
 		"good":   "@1",
 	})
-	s.run(1, "--warmup-requests-per-lane", "60")
+	s.run(1, "--warmup-requests-per-lane", "60", "--duration", "8s")
 	s.want(map[string]string{"start@1": "start", "warmup@1": "crash", "midrun@1": "crash", "good@1": "COMPLETE"})
 	c.idle()
 	phases := map[string]map[record.Phase]int{}
@@ -119,7 +119,13 @@ func (s *sweep) metas() map[string]pointMeta {
 func (c *cluster) rules() {
 	s := c.sweep("rules", `, nodes: [ n1, n2, n3 ], only: [ { nodes: [ n2, n3 ], framework: sglang, reason: test } ], exclude: [ { nodes: [ n3 ], model-prefix: glm5.2, reason: test } ]`,
 		map[string]string{"a": "@1, 2"})
-	s.run(0, "--duration", "1s", "--priority", "a@2=7")
+	// Which of them is asked for first is not said. When both wait, the higher priority goes first.
+	c.must("sbatch", "--parsable", "--job-name=before", "--nodelist=n2", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
+	c.until("allocation of the node before the sweep", 4*time.Minute, func() bool { return c.queue("before", "RUNNING") == 1 })
+	cmd, out := s.begin("--priority", "a@2=7")
+	c.until("both points in the queue", 4*time.Minute, func() bool { return c.queue("weir-", "PENDING") == 2 })
+	c.must("scancel", "--name=before")
+	s.wait(cmd, out, 0)
 	s.want(map[string]string{"a@1": "COMPLETE", "a@2": "COMPLETE"})
 	for _, m := range s.metas() {
 		for _, p := range m.Processes {
@@ -144,28 +150,37 @@ func (c *cluster) rules() {
 	c.idle()
 }
 
+// queue is how many allocations of names that begin so are in a state; -1 when nobody says.
+func (c *cluster) queue(name, state string) int {
+	out, err := c.try("squeue", "--noheader", "--format=%T %j")
+	if err != nil {
+		return -1
+	}
+	n := 0
+	for line := range strings.Lines(out) {
+		if strings.HasPrefix(line, state+" "+name) {
+			n++
+		}
+	}
+	return n
+}
+
 // requeue: the scheduler preempts an allocation and puts it into the queue again, which somebody
 // allowed it; the same allocation measures the point from its beginning.
 func (c *cluster) requeue() {
-	if _, err := c.try("scontrol", "update", "partitionname=main", "preemptmode=requeue"); err != nil {
-		c.t.Fatal(err)
-	}
-	defer c.try("scontrol", "update", "partitionname=main", "preemptmode=cancel")
-	s := c.sweep("requeue", "", map[string]string{"a": "@1"})
-	cmd, out := s.begin("--duration", "8s")
-	job := s.running("a@1")
-	if _, err := c.try("scontrol", "update", "jobid="+job, "requeue=1"); err != nil {
-		c.t.Fatal(err)
-	}
-	if _, err := c.try("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1"); err != nil {
-		c.t.Fatal(err)
-	}
-	c.until("preempted allocation in the queue", time.Minute, func() bool {
+	c.must("scontrol", "update", "partitionname=main", "preemptmode=requeue")
+	defer c.must("scontrol", "update", "partitionname=main", "preemptmode=cancel")
+	s := c.sweep("requeue", "", map[string]string{"a": c.held("requeue/held") + "@1"})
+	cmd, out := s.begin(heldWarmup...)
+	job := s.holding("a@1", "requeue/held")
+	c.must("scontrol", "update", "jobid="+job, "requeue=1")
+	c.must("sbatch", "--parsable", "--partition=urgent", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 1")
+	c.until("preempted allocation in the queue", 4*time.Minute, func() bool {
 		st, err := c.try("squeue", "--noheader", "--job="+job, "--format=%T")
 		return err == nil && strings.TrimSpace(st) == "PENDING"
 	})
 	// A job that comes back waits two minutes, which the test does not.
-	c.until("start of the allocation at once", time.Minute, func() bool {
+	c.until("start of the allocation at once", 4*time.Minute, func() bool {
 		_, err := c.try("scontrol", "update", "jobid="+job, "starttime=now")
 		return err == nil
 	})
@@ -200,11 +215,13 @@ func keys[K comparable, V any](m map[K]V) func(func(K) bool) {
 // fullDisk: the disk of the sweep fills up while a point runs. The sweep ends, says why, and
 // goes on when there is room again.
 func (c *cluster) fullDisk() {
-	s := c.sweep("disk", "", map[string]string{"a": "@1, 2"})
+	s := c.sweep("disk", "", map[string]string{"a": c.heldUntil("disk/full") + "@1, 2"})
 	s.out = material.SmallDisk(c.t, "80m")
-	cmd, out := s.begin("--duration", "4s")
+	cmd, out := s.begin(heldWarmup...)
 	s.running("a@1")
+	s.running("a@2")
 	filler := material.Fill(c.t, s.out)
+	c.write("disk/full", "")
 	s.wait(cmd, out, 1)
 	last := map[string]run.Entry{}
 	for _, e := range s.journal() {
@@ -229,7 +246,7 @@ func (c *cluster) fullDisk() {
 	if err := os.Remove(filler); err != nil {
 		c.t.Fatal(err)
 	}
-	s.run(0, "--duration", "4s")
+	s.run(0, heldWarmup...)
 	s.want(map[string]string{"a@1": "COMPLETE", "a@2": "COMPLETE"})
 	c.idle()
 }
@@ -280,14 +297,35 @@ func (c *cluster) cancel() {
 func TestClusterKilledInEveryState(t *testing.T) {
 	material.Slow(t)
 	c := startCluster(t)
-	// The instants around sbatch are short: a wrapper makes them long and says which is now.
-	sbatch, err := exec.LookPath("sbatch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	// What lasts an instant is held while a file is there: the time before sbatch and behind it, and
+	// the time until the scheduler says of an allocation that was asked for meanwhile that it has
+	// ended. Marks name the round.
 	marks := filepath.Join(c.dir, "marks")
-	c.write("bin/sbatch", fmt.Sprintf("#!/bin/sh\nmkdir -p %[1]s\ntouch %[1]s/before.$$\nsleep 0.3\nrm %[1]s/before.$$\nout=$(%[2]s \"$@\") || exit 1\ntouch %[1]s/after.$$\nsleep 0.3\nrm %[1]s/after.$$\necho \"$out\"\n", marks, sbatch))
-	os.Chmod(filepath.Join(c.dir, "bin", "sbatch"), 0o755)
+	round := c.write("marks/round", "0")
+	c.write("marks/ids", "")
+	for name, text := range map[string]string{"sbatch": `round=$(cat $marks/round)
+wait() {
+  touch $marks/$1.$round.$$
+  while [ -e $marks/hold-$1 ]; do sleep 0.05; done
+  rm $marks/$1.$round.$$
+}
+wait before
+out=$($real "$@") || exit 1
+[ -e $marks/hold-end ] && echo "${out%%;*}" >>$marks/ids
+wait after
+echo "$out"
+`, "squeue": `out=$($real "$@") || exit 1
+[ -e $marks/hold-end ] && for id in $(cat $marks/ids); do
+  out=$(printf '%s\n' "$out" | sed "s/^$id|COMPLET[A-Z]*|/$id|RUNNING|/")
+done
+printf '%s\n' "$out"
+`} {
+		real, err := exec.LookPath(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.Chmod(c.write("bin/"+name, fmt.Sprintf("#!/bin/sh\nreal=%s marks=%s\n%s", real, marks, text)), 0o755)
+	}
 	c.bin = filepath.Join(c.dir, "bin") + ":"
 
 	s := c.sweep("states", "", map[string]string{"glm": "@1, 2, 3, 4, 5, 6"})
@@ -296,31 +334,49 @@ func TestClusterKilledInEveryState(t *testing.T) {
 		files, _ := filepath.Glob(filepath.Join(append([]string{s.out}, pattern...)...))
 		return len(files) > 0
 	}
-	mark := func(name string) bool { m, _ := filepath.Glob(filepath.Join(marks, name+".*")); return len(m) > 0 }
+	mark := func(name string) bool {
+		n, _ := os.ReadFile(round)
+		m, _ := filepath.Glob(filepath.Join(marks, name+"."+string(n)+".*"))
+		return len(m) > 0
+	}
 	says := func(text string) bool {
 		logs, _ := filepath.Glob(filepath.Join(s.out, ".slurm", "*", "*", "out.log"))
 		return slices.ContainsFunc(logs, func(l string) bool { raw, _ := os.ReadFile(l); return strings.Contains(string(raw), text) })
 	}
-	for _, state := range []struct {
+	held := ""
+	for n, state := range []struct {
 		name string
+		hold string
 		is   func() bool
 	}{
-		{"planned", func() bool { return found(run.JournalFile) }},
-		{"token, not submitted", func() bool { return found(".slurm", "*", "current") && mark("before") }},
-		{"submitted, not noted", func() bool { return mark("after") }},
-		{"submitted", func() bool { return found(".slurm", "*", "*", "job") }},
-		{"engine starts", func() bool { return says("starting unified-0") }},
-		{"replaying", func() bool { return says("replaying") }},
-		{"ended, not collected", func() bool { return found(".slurm", "*", "*", "*", record.CompleteFile) }},
-		{"complete", func() bool { return found("*", record.CompleteFile) }},
+		{"planned", "before", func() bool { return found(run.JournalFile) }},
+		{"token, not submitted", "before", func() bool { return found(".slurm", "*", "current") && mark("before") }},
+		{"submitted, not noted", "after", func() bool { return mark("after") }},
+		{"submitted", "end", func() bool { return found(".slurm", "*", "*", "job") }},
+		{"engine starts", "end", func() bool { return says("starting unified-0") }},
+		{"replaying", "end", func() bool { return says("replaying") }},
+		{"ended, not collected", "end", func() bool { return found(".slurm", "*", "*", "*", record.CompleteFile) }},
+		{"complete", "", func() bool { return found("*", record.CompleteFile) }},
 	} {
+		c.write("marks/round", fmt.Sprint(n))
+		if before := held; state.hold != before { // the next holds before the last lets go
+			if held = state.hold; held != "" {
+				c.write("marks/hold-"+held, "")
+			}
+			os.Remove(filepath.Join(marks, "hold-"+before))
+		}
 		cmd, out := s.begin(args...)
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }()
-		for end := time.Now().Add(2 * time.Minute); !state.is(); time.Sleep(time.Millisecond) {
+		ended := false
+		for end := time.Now().Add(4 * time.Minute); !state.is(); time.Sleep(time.Millisecond) {
+			if ended {
+				t.Fatalf("the sweep ended before it was in state %q:\n%s", state.name, out)
+			}
 			select {
-			case err := <-done:
-				t.Fatalf("the sweep ended (%v) before it was in state %q:\n%s", err, state.name, out)
+			case <-done:
+				close(done)
+				ended = true // what it left may be the state
 			default:
 			}
 			if time.Now().After(end) {

@@ -136,8 +136,8 @@ func measuredOnNodes(t *testing.T, bundle string) {
 func TestClusterAttach(t *testing.T) {
 	material.Slow(t)
 	c := startCluster(t)
-	s := c.sweep("attached", "", map[string]string{"glm": "@1, 2, 3, 4"})
-	if out := s.run(0, "--slurm-submit-only"); !strings.Contains(out, "4 of 4 points are submitted") {
+	s := c.sweep("attached", "", map[string]string{"glm": c.heldUntil("attached/seen") + "@1, 2, 3, 4"})
+	if out := s.run(0, append(heldWarmup, "--slurm-submit-only")...); !strings.Contains(out, "4 of 4 points are submitted") {
 		t.Errorf("submitting says\n%s", out)
 	}
 	out := c.weirRun(0, "sweep", "status", s.out)
@@ -145,6 +145,7 @@ func TestClusterAttach(t *testing.T) {
 		t.Errorf("status says\n%s", out)
 	}
 	c.until("allocation that replays", 4*time.Minute, func() bool { return strings.Contains(c.weirRun(0, "sweep", "status", s.out, "--json"), `"progress"`) })
+	c.write("attached/seen", "")
 	c.weirRun(0, "sweep", "attach", s.out)
 	s.want(map[string]string{"glm@1": "COMPLETE", "glm@2": "COMPLETE", "glm@3": "COMPLETE", "glm@4": "COMPLETE"})
 	out = c.weirRun(0, "sweep", "status", s.out)

@@ -57,19 +57,22 @@ func TestClusterShared(t *testing.T) {
 	material.Slow(t)
 	c := startCluster(t)
 	s := c.sweep("shared", "", map[string]string{"glm": "@1, 2, 3"})
-	cmd, _ := s.begin("--share-server", "--duration", "4s")
-	c.until("whole point beside one that is under way", 2*time.Minute, func() bool {
-		done, _ := filepath.Glob(filepath.Join(s.out, "*", record.CompleteFile))
-		return len(done) == 1
+	cmd, _ := s.begin("--share-server", "--duration", "10s")
+	c.until("journal", 4*time.Minute, func() bool {
+		_, err := os.Stat(filepath.Join(s.out, run.JournalFile))
+		return err == nil
 	})
-	status := ""
-	c.until("progress of the next point", time.Minute, func() bool {
-		status = c.weirRun(0, "sweep", "status", s.out, "--json")
+	c.until("progress of a point", 4*time.Minute, func() bool {
+		status := c.weirRun(0, "sweep", "status", s.out, "--json")
 		return strings.Contains(status, `"hit"`) && strings.Contains(status, `"left"`) && strings.Contains(status, `"InputTokens"`)
+	})
+	c.until("whole point", 4*time.Minute, func() bool {
+		done, _ := filepath.Glob(filepath.Join(s.out, "*", record.CompleteFile))
+		return len(done) > 0
 	})
 	cmd.Process.Kill()
 	cmd.Wait()
-	out := s.run(0, "--duration", "4s") // without the flag: the points stay where they are
+	out := s.run(0, "--duration", "10s") // without the flag: the points stay where they are
 	s.want(map[string]string{"glm@1": "COMPLETE", "glm@2": "COMPLETE", "glm@3": "COMPLETE"})
 	if n := strings.Count(out, "from before"); n < 1 {
 		t.Errorf("nothing is from before:\n%s", out)
@@ -97,8 +100,8 @@ func TestClusterShared(t *testing.T) {
 
 	// A point that hangs ends in its class; the others, on a new server of the same allocation, do not.
 	s = c.sweep("sharedhung", "", map[string]string{"glm": "@1, 2, 3"})
-	c.write("sharedhung/r-glm.yaml", "name: r-glm\nextends: sim-serve\nready: { start: 40s, silent: 3s, stop: 3s }\nargs: { speed: 50, fault: \"no-headers,skip=20,once="+filepath.Join(c.dir, "hung")+"\" }\n")
-	s.run(1, "--share-server", "--duration", "3s")
+	c.write("sharedhung/r-glm.yaml", "name: r-glm\nextends: sim-serve\nready: { start: 5m, drain: 2m, silent: 20s, stop: 1m }\nargs: { speed: 50, fault: \"no-headers,skip=20,once="+filepath.Join(c.dir, "hung")+"\" }\n")
+	s.run(1, append(heldWarmup, "--share-server")...)
 	ends := s.ends()
 	stalled := 0
 	for _, e := range ends {

@@ -185,7 +185,8 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 		r.Start()
 	}
 	var writeErr error
-	lastSay := clock.Now()
+	const sayEvery = int64(200 * time.Millisecond)
+	lastSay := clock.Now() - sayEvery // the first record is told at once
 	meter, turns := j.meter(), j.recorded()
 	var seen tokens
 	replaying, giveUp := context.WithCancel(ctx)
@@ -198,7 +199,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 			writeErr = err
 			giveUp()
 		}
-		if now := clock.Now(); j.Progress != nil && now-lastSay > int64(200*time.Millisecond) {
+		if now := clock.Now(); j.Progress != nil && now-lastSay > sayEvery {
 			lastSay = now
 			j.Progress(seen.into(progress(s, now, duration)))
 		}
