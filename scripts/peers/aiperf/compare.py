@@ -79,6 +79,12 @@ class Comparison:
         return runs
 
 
+def definitions(python, runs):
+    """Do AIPerf's own functions make the same of the records?"""
+    sys.stdout.flush()
+    subprocess.run([python, HERE / "curves.py", *(r.folder for t in runs for r in runs[t])], check=True)
+
+
 def main():
     weir, agentx, aiperf, work = sys.argv[1:5]
     work = Path(work).resolve()
@@ -96,6 +102,7 @@ def main():
         runs = c.pairs("agentx", agentx, SPEED, flags, PAIRS)
         print(f"## The AgentX scenario, {harness}, server of 300 ms and 10 ms\n")
         tables.everything(runs, {"time_to_first_token": 300.0, "inter_token_latency": 10.0})
+        definitions(agentx, runs)
     if "cache" in PARTS:
         flags = f"{AGENTX} --input-file {work / 'traces'} --tokenizer {c.tokenizer(agentx, 'agentx')}"
         runs = c.pairs("cache", agentx, ENGINE, flags, 1)
@@ -106,6 +113,7 @@ def main():
         runs = c.pairs("fixed", aiperf, SPEED, flags, PAIRS)
         print(f"## Prompts of one length, {version(aiperf, 'aiperf')}, server of 300 ms and 10 ms\n")
         tables.everything(runs, {"time_to_first_token": 300.0, "inter_token_latency": 10.0})
+        definitions(aiperf, runs)
     if "busy" in PARTS:
         flags = f"{FIXED} --concurrency 64 --request-count 640 --num-dataset-entries 640 --tokenizer {c.tokenizer(aiperf, 'aiperf')}"
         runs = c.pairs("busy", aiperf, SPEED, flags, 1)

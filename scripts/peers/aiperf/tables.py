@@ -31,6 +31,15 @@ REASONS = (
     ("stream_prefill_latency", "between headers and first token, which the server sends together"),
     ("network", "the client's own measurement"),
     ("replay_", "the client's own delay"),
+    ("active_prefill", "which requests are in prefill at once shifts with milliseconds of their starts, the client's own delay"),
+    ("effective_prefill", "which requests are in prefill at once shifts with milliseconds of their starts, the client's own delay"),
+    ("active_decode_throughput_per_user", "rates between two frames: frames read late and then close together"),
+    ("effective_decode_throughput_per_user", "rates between two frames: frames read late and then close together"),
+    ("active_decode", "how much of the time anything decodes: streams that start together end together"),
+    ("effective_decode", "how much of the time anything decodes: streams that start together end together"),
+    ("inter_token_latency", "a late frame of an answer of few tokens"),
+    ("full_response_inter_token_latency", "a late frame of an answer of few tokens"),
+    ("time_to_first", "the largest of a hundred: one request's delay"),
 )
 
 
@@ -178,11 +187,12 @@ def all_metrics(runs):
     print("| within 3 % | mean | p50 | p90 | p99 |\n|---|---:|---:|---:|---:|")
     for tag, _, stats, _, _ in groups["within 3 %"]:
         print(f"| `{tag}` | " + " | ".join(signed(*stats[s]) if s in stats else "" for s in STATS) + " |")
-    print("\n| not within 3 % in all | statistic | AIPerf | Weir | Weir to AIPerf | why |\n|---|---|---:|---:|---:|---|")
+    print("\n| not within 3 % in all | statistic | AIPerf | runs from, to | Weir | runs from, to | Weir to AIPerf | why |\n|---|---|---:|---|---:|---|---:|---|")
     for tag, _, stats, offs, missing in groups["further"]:
         for s in stats:
             if s in missing or offs[s] > NEAR or tag in EXACT and offs[s] > 0:
-                print(f"| `{tag}` | {s} | {show(stats[s][0])} | {show(stats[s][1])} | {signed(*stats[s])} | {reason(tag)} |")
+                ours, theirs = (spread(runs[t], tag, s) for t in ("weir", "aiperf"))
+                print(f"| `{tag}` | {s} | {show(stats[s][0])} | {theirs} | {show(stats[s][1])} | {ours} | {signed(*stats[s])} | {reason(tag)} |")
     print(f"\nOnly AIPerf: {', '.join(f'`{t}`' for t in sorted(ta - tw)) or 'none'}.\n\nOnly Weir: {', '.join(f'`{t}`' for t in sorted(tw - ta)) or 'none'}.\n")
     columns(runs)
 
