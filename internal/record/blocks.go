@@ -24,15 +24,24 @@ import (
 //	head     new sources and series, then the samples in order: source, times, marks, errors, families
 //	which    of each source the series that changed in the block, as gaps between their numbers
 //	when     of each of them in which of the source's samples, and how its values are written
-//	ints     growths as zigzag varints; of dense series those that are not 0
+//	ints     growths of dense series that are not 0, as zigzag varints
 //	runs     how many growths of dense series are 0 before the first that is not, the second, ...
 //	sizes    of differences between the bits of two values: the bytes that they take
 //	floats   eight sections: their lowest bytes, the next, ...
+//	low      growths of other series: the lowest byte of each as a zigzag number, and
+//	high     the rest of it as a varint
+//	up       the same two sections of series that never fell in the block, without signs
+//
+// Files of before 2026-12-02 begin with blockMagic1: they have no sections behind floats, and all growths as varints in
+// ints.
 //
 // A series whose values are all whole numbers, or whole multiples of a power of a tenth, is
 // written as growths of those. Buckets of one histogram grow together, so a bucket's growth is
 // written less that of the bucket before it, and the count's less that of the last bucket.
-const blockMagic = "WEIRMET1"
+const (
+	blockMagic  = "WEIRMET2"
+	blockMagic1 = "WEIRMET1"
+)
 
 // sections of a payload.
 const (
@@ -43,7 +52,10 @@ const (
 	secRuns
 	secSizes
 	secFloats
-	sectionCount = secFloats + 8
+	secLow        = secFloats + 8 // and secLow+1 the high bytes
+	secUp         = secLow + 2    // and secUp+1
+	sectionCount  = secUp + 2
+	sectionCount1 = secLow // under blockMagic1
 )
 
 // Bounds of what is read.
@@ -66,6 +78,7 @@ const (
 	sameTimes = 0x08 // as the series before it
 	everyTime = 0x10 // in every sample
 	dense     = 0x20 // written for every sample, also those in which nothing changed
+	grows     = 0x40 // and never falls: its growths stand in secUp
 )
 
 // whole is v times ten to the power of k when that is a whole number that gives v back.
@@ -102,14 +115,14 @@ func frame(out io.Writer, enc *zstd.Encoder, sections *[sectionCount][]byte) err
 	return err
 }
 
-// unframe reads the sections of the next block; io.EOF at the end.
-func unframe(r io.Reader, dec *zstd.Decoder) (sections [sectionCount][]byte, err error) {
+// unframe reads the sections of the next block, of which it has so many; io.EOF at the end.
+func unframe(r io.Reader, dec *zstd.Decoder, count int) (sections [sectionCount][]byte, err error) {
 	b, err := readPayload(r)
 	if err != nil {
 		return sections, err
 	}
 	c := cursor{b: b}
-	for i := range sections {
+	for i := range count {
 		size, packed := c.uvarint(), c.bytes(c.uvarint())
 		if c.err != nil {
 			return sections, c.err

@@ -42,12 +42,16 @@ func readBlocks(r io.Reader, name string, open io.Reader) iter.Seq2[*Sample, err
 		fail := func(format string, a ...any) { yield(nil, fmt.Errorf(name+": "+format, a...)) }
 		br := bufio.NewReaderSize(r, 1<<16)
 		magic := make([]byte, len(blockMagic))
-		if n, err := io.ReadFull(br, magic); err != nil || string(magic) != blockMagic {
+		if n, err := io.ReadFull(br, magic); err != nil || string(magic) != blockMagic && string(magic) != blockMagic1 {
 			if err == nil || n > 0 && !errors.Is(err, io.ErrUnexpectedEOF) {
 				err = errors.New("it does not begin as one")
 			}
 			fail("not a file of samples: %w", err)
 			return
+		}
+		count := sectionCount
+		if string(magic) == blockMagic1 {
+			count = sectionCount1
 		}
 		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPayload))
 		if err != nil {
@@ -57,7 +61,7 @@ func readBlocks(r io.Reader, name string, open io.Reader) iter.Seq2[*Sample, err
 		defer dec.Close()
 		var sources []*readSource
 		for block := 1; ; block++ {
-			sections, err := unframe(br, dec)
+			sections, err := unframe(br, dec, count)
 			if errors.Is(err, io.EOF) {
 				if open != nil {
 					readOpen(open, block-1, sources, yield)
@@ -70,7 +74,7 @@ func readBlocks(r io.Reader, name string, open io.Reader) iter.Seq2[*Sample, err
 				samples, of, err = readHead(sections[secHead], &sources)
 			}
 			if err == nil {
-				err = readColumns(&sections, sources)
+				err = readColumns(&sections, sources, count == sectionCount1)
 			}
 			if err != nil {
 				fail("block %d: %w", block, err)
@@ -172,12 +176,20 @@ func readMarks(c *cursor, s *Sample) bool {
 	return flags&hasValues != 0
 }
 
-func readColumns(sections *[sectionCount][]byte, sources []*readSource) error {
+// readColumns reads the values that changed; old says that all growths stand in one section.
+func readColumns(sections *[sectionCount][]byte, sources []*readSource, old bool) error {
 	which, when := cursor{b: sections[secWhich]}, cursor{b: sections[secWhen]}
 	ints, sizes, runs := cursor{b: sections[secInts]}, cursor{b: sections[secSizes]}, cursor{b: sections[secRuns]}
+	low, high := [2]cursor{{b: sections[secLow]}, {b: sections[secUp]}}, [2]cursor{{b: sections[secLow+1]}, {b: sections[secUp+1]}}
 	var floats [8]cursor
 	for i := range floats {
 		floats[i].b = sections[secFloats+i]
+	}
+	plain := func(up int) uint64 {
+		if old {
+			return ints.uvarint()
+		}
+		return uint64(low[up].byte()) | high[up].uvarint()<<8
 	}
 	work := 0
 	for _, src := range sources {
@@ -215,7 +227,10 @@ func readColumns(sections *[sectionCount][]byte, sources []*readSource) error {
 				return errors.New("a dense series without whole values")
 			}
 			copy(times, bits)
-			mode := int(control & modeBits)
+			mode, up := int(control&modeBits), 0
+			if control&grows != 0 {
+				up = 1
+			}
 			clear(grown)
 			under := src.chained[id] && chainID == id-1 && chainMode == mode && mode != asBits
 			before := src.values[id]
@@ -266,10 +281,13 @@ func readColumns(sections *[sectionCount][]byte, sources []*readSource) error {
 							return errors.New("a value that is not finite")
 						}
 					}
-				} else if u := ints.uvarint(); u == gone {
+				} else if u := plain(up); u == gone {
 					lastInt = 0
 				} else {
-					d := unzigzag(u - 1)
+					d := int64(u - 1)
+					if up == 0 {
+						d = unzigzag(u - 1)
+					}
 					if under {
 						d += chain[n]
 					}
@@ -288,7 +306,7 @@ func readColumns(sections *[sectionCount][]byte, sources []*readSource) error {
 	if work > maxWork {
 		return errors.New("more than can be in a block")
 	}
-	for _, c := range []*cursor{&which, &when, &ints, &sizes, &runs} {
+	for _, c := range []*cursor{&which, &when, &ints, &sizes, &runs, &low[0], &low[1], &high[0], &high[1]} {
 		if c.err != nil {
 			return c.err
 		}

@@ -196,7 +196,7 @@ func TestTornBlocks(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "block") || len(got) == 0 || !cmp.Equal(got, whole[:len(got)]) {
 		t.Errorf("a wrong byte: %d samples, %v", len(got), err)
 	}
-	for text, want := range map[string]string{"": "not a file of samples", "WEIRMET2....": "does not begin as one", blockMagic + "\xff\xff\xff\xff....": "at most"} {
+	for text, want := range map[string]string{"": "not a file of samples", "WEIRMET3....": "does not begin as one", blockMagic + "\xff\xff\xff\xff....": "at most"} {
 		if _, err := unpack([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -287,16 +287,16 @@ func FuzzSampleBlocks(f *testing.F) {
 	for _, n := range []int{1, 5, 130} {
 		r := bytes.NewReader(packed(f, f.TempDir(), some(n))[len(blockMagic):])
 		for {
-			s, err := unframe(r, dec)
+			s, err := unframe(r, dec, sectionCount)
 			if err != nil {
 				break
 			}
-			f.Add(s[secHead], s[secWhich], s[secWhen], s[secInts], s[secSizes], s[secFloats])
+			f.Add(s[secHead], s[secWhich], s[secWhen], s[secInts], s[secRuns], s[secSizes], s[secFloats], s[secLow], s[secLow+1], s[secUp], s[secUp+1])
 		}
 	}
-	f.Fuzz(func(t *testing.T, head, which, when, ints, sizes, floats []byte) {
+	f.Fuzz(func(t *testing.T, head, which, when, ints, runs, sizes, floats, low, high, up, upHigh []byte) {
 		file := bytes.NewBufferString(blockMagic)
-		sections := [sectionCount][]byte{head, which, when, ints, sizes, floats, floats, floats, floats, floats, floats, floats, floats}
+		sections := [sectionCount][]byte{head, which, when, ints, runs, sizes, floats, floats, floats, floats, floats, floats, floats, floats, low, high, up, upHigh}
 		for range 2 {
 			if err := frame(file, enc, &sections); err != nil {
 				t.Fatal(err)
@@ -313,4 +313,19 @@ func FuzzSampleBlocks(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestOlderBlocks: a file in the form of before is read as it was written.
+func TestOlderBlocks(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("testdata", "metrics-1.blocks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := unpack(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(naive(t, some(130)), got); d != "" {
+		t.Errorf("the older form (-written +read):\n%s", d)
+	}
 }

@@ -421,6 +421,7 @@ func (src *sampledSource) columns(sections *[sectionCount][]byte) {
 		case slices.Equal(set, times):
 			control |= sameTimes
 		}
+		controlAt := len(when)
 		when = append(when, control)
 		if control&(everyTime|sameTimes|dense) == 0 {
 			when = append(when, set...)
@@ -451,7 +452,9 @@ func (src *sampledSource) columns(sections *[sectionCount][]byte) {
 				zeros = 0
 			}
 		default:
-			sections[secInts] = putGrowth(sections[secInts], src.before[id], list, mode, under, grown)
+			if putGrowth(sections, src.before[id], list, mode, under, grown) {
+				when[controlAt] |= grows
+			}
 		}
 		chain, grown = grown, chain
 		chainMode, chainID = mode, id
@@ -508,28 +511,49 @@ func growth(before float64, list []change, k int, grown []int64) {
 	}
 }
 
-// putGrowth writes growths less those under them, and notes them in grown.
-func putGrowth(b []byte, before float64, list []change, k int, under, grown []int64) []byte {
+// putGrowth writes growths less those under them, and notes them in grown. It tells whether all
+// are growths indeed, none a fall, which are written without a sign.
+func putGrowth(sections *[sectionCount][]byte, before float64, list []change, k int, under, grown []int64) bool {
 	last := int64(0)
 	if !math.IsNaN(before) {
 		last, _ = whole(before, k)
 	}
+	up := true
 	for _, c := range list {
 		if math.IsNaN(c.v) {
-			b = binary.AppendUvarint(b, gone)
 			last = 0
 			continue
 		}
 		v, _ := whole(c.v, k)
 		grown[c.n] = v - last
-		d := grown[c.n]
-		if under != nil {
-			d -= under[c.n]
-		}
 		last = v
-		b = binary.AppendUvarint(b, zigzag(d)+1)
+		if grown[c.n] < 0 || under != nil && grown[c.n] < under[c.n] {
+			up = false
+		}
 	}
-	return b
+	at := secLow
+	if up {
+		at = secUp
+	}
+	low, high := sections[at], sections[at+1]
+	for _, c := range list {
+		u := uint64(gone)
+		if !math.IsNaN(c.v) {
+			d := grown[c.n]
+			if under != nil {
+				d -= under[c.n]
+			}
+			if up {
+				u = uint64(d) + 1
+			} else {
+				u = zigzag(d) + 1
+			}
+		}
+		low = append(low, byte(u))
+		high = binary.AppendUvarint(high, u>>8)
+	}
+	sections[at], sections[at+1] = low, high
+	return up
 }
 
 // noValue are the bits that stand for no value.
