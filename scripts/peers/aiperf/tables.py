@@ -1,5 +1,6 @@
 """Prints how far runs of AIPerf and of Weir agree."""
 
+import re
 import statistics
 from collections import Counter
 
@@ -112,7 +113,7 @@ def requests(runs):
         total = sum(d * n for d, n in diff.items())
         spread = f"{min(diff)} to {max(diff)} tokens" if diff else "-"
         na, nw = len(a.records), len(w.records)
-        print(f"| {i + 1} | {len(sa)} and {len(sw)} | {na} and {nw} | {order} of {len(sa.keys() | sw.keys())} | {out} of {len(both)} | {total:+d} of {isl} ({100 * total / isl:+.3f} %) | {spread} |")
+        print(f"| {i + 1} | {len(sa)} and {len(sw)} | {na} and {nw} | {order} of {len(sa.keys() | sw.keys())} | {out} of {len(both)} | {total:+d} of {isl} ({100 * total / max(isl, 1):+.3f} %) | {spread} |")
         for k in sorted(sa.keys() | sw.keys()):
             if steps(sa.get(k)) != steps(sw.get(k)):
                 print(f"\n  pair {i + 1}, stream {k}: AIPerf {brief(sa.get(k))}, Weir {brief(sw.get(k))}\n")
@@ -125,9 +126,8 @@ def comparable(streams):
     and then again, Weir prompts of their own, so that nothing is warm."""
     out = {}
     for k, v in streams.items():
-        digits = k.removeprefix("session").strip("_-")
-        if k.startswith("session") and digits.isdigit():
-            k, v = f"session {int(digits)}", [s for s in v if s[0] != "warmup"]
+        if m := re.fullmatch(r"session[_-](?:\d+-)?(\d+)", k):  # session_000007, session-SEED-000007
+            k, v = f"session {int(m[1])}", [s for s in v if s[0] != "warmup"]
         if v:
             out[k] = v
     return out
