@@ -84,18 +84,40 @@ type Health struct {
 func (h *health) begin(over <-chan struct{}) {
 	h.began, h.cpu = time.Now(), processCPU()
 	h.baseline = readRuntime()
-	go func() {
-		const nap = 50 * time.Millisecond
-		for {
-			from := time.Now()
-			select {
-			case <-over:
-				return
-			case <-time.After(nap):
-				h.timer.observe(int64(max(time.Since(from)-nap, 0)))
-			}
+	go h.sleep(over)
+}
+
+// A sleep of a twentieth of a second tells how late timers are: one after the other for the first
+// timerSleeps, then one every timerRest. Each wakes a thread or two, which is a large part of what a
+// client costs that has little to do.
+const (
+	timerNap    = 50 * time.Millisecond
+	timerSleeps = 60
+	timerRest   = time.Second - timerNap
+)
+
+func (h *health) sleep(over <-chan struct{}) {
+	t := time.NewTimer(timerNap)
+	defer t.Stop()
+	wait := func(d time.Duration) bool {
+		t.Reset(d)
+		select {
+		case <-over:
+			return false
+		case <-t.C:
+			return true
 		}
-	}()
+	}
+	for n := 0; ; n++ {
+		if n >= timerSleeps && !wait(timerRest) {
+			return
+		}
+		from := time.Now()
+		if !wait(timerNap) {
+			return
+		}
+		h.timer.observe(int64(max(time.Since(from)-timerNap, 0)))
+	}
 }
 
 // Health tells what the target has learned about itself so far.

@@ -1,9 +1,12 @@
 package client
 
 import (
+	"os"
 	"runtime"
 	"sync"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -14,10 +17,16 @@ import (
 // connection, parsed where it lies. Against a goroutine a connection it saves the second,
 // empty read and two switches of goroutine per event.
 //
-// Connections are registered edge-triggered in an epoll of its own, outside the Go runtime's.
+// Connections are registered edge-triggered in an epoll of its own. That epoll is itself a
+// descriptor in the Go runtime's: with nothing to read the poller's goroutine is parked there and
+// holds no thread. Were it to block in epoll_wait, its processor would not count as idle, and the
+// runtime's monitor would wake every few tens of microseconds to look whether to take it away,
+// which costs more than the frames while these are rare.
 type poller struct {
 	t      *Target
 	ep     int
+	file   *os.File        // of ep
+	parked syscall.RawConn // of file; nil where the runtime cannot wait for it
 	wakeFd int
 	recv   *receiver
 	health *readHealth
@@ -29,10 +38,15 @@ type poller struct {
 	over  bool
 	gone  chan struct{}
 
+	events      [pollBatch]unix.EpollEvent
+	ready       [pollBatch]*wire
+	more, again []*wire // those with more to read than their turn allowed
+
 	rate    rate
 	askedAt int64 // what is read now had not arrived at this instant
-	blocked bool  // the poller slept until it was woken,
-	wokenAt int64 // which was then
+	blocked bool  // the poller was parked until it was woken,
+	wokenAt int64 // which was then,
+	worked  int64 // and had been at work for so long between askedAt and being parked
 	recent  int64 // longest delay of the last few hundred reads, nanoseconds
 }
 
@@ -59,6 +73,15 @@ func newPoller(t *Target) (*poller, error) {
 		return nil, err
 	}
 	p := &poller{t: t, ep: ep, wakeFd: wake, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now()}
+	if err := unix.SetNonblock(ep, true); err != nil { // the runtime waits only for such
+		unix.Close(ep)
+		unix.Close(wake)
+		return nil, err
+	}
+	p.file = os.NewFile(uintptr(ep), "epoll")
+	if p.parked, err = p.file.SyscallConn(); err != nil {
+		p.parked = nil
+	}
 	go p.run()
 	return p, nil
 }
@@ -132,7 +155,7 @@ func (p *poller) close() {
 	p.mu.Unlock()
 	unix.Write(p.wakeFd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	<-p.gone
-	unix.Close(p.ep)
+	p.file.Close()
 	unix.Close(p.wakeFd)
 }
 
@@ -168,62 +191,93 @@ func (p *poller) remove(w *wire) {
 	p.mu.Unlock()
 }
 
+// epollNow is epoll_wait that does not wait. It is no system call to the runtime, which would wake
+// its monitor for each.
+func epollNow(ep int, events []unix.EpollEvent) (int, error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(ep), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
+}
+
+// run reads until the poller is closed.
+//
+// All of it happens inside one Read of the epoll's descriptor: the runtime remembers an event that
+// comes while the poller is at work, so that it may be parked without asking once more whether there
+// is something. Every event of a connection is one of the descriptor, however many went before.
 func (p *poller) run() {
 	defer close(p.gone)
-	var events [pollBatch]unix.EpollEvent
-	var ready [pollBatch]*wire
-	var more, again []*wire // those with more to read than their turn allowed
+	over := false
+	if p.parked != nil {
+		err := p.parked.Read(func(uintptr) bool {
+			over = p.turn()
+			return over
+		})
+		if over || err == nil {
+			return
+		}
+	}
+	for !p.turn() { // the runtime cannot wait for an epoll here
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(p.ep), Events: unix.POLLIN}}, -1); err != nil && err != unix.EINTR {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// turn reads what there is and returns when there is nothing more, or true when the poller was
+// closed. It begins when something came, and at once where the turn before missed that.
+func (p *poller) turn() (over bool) {
+	p.blocked, p.wokenAt = true, p.t.clock.Now()
 	for {
 		if p.rate.high && p.health.lag.n.Load() > 0 {
 			unix.Nanosleep(&busyNap, nil)
 		}
-		before := p.t.clock.Now()
-		p.rate.roll(before)
-		n, err := unix.EpollWait(p.ep, events[:], 0)
-		if p.blocked = n == 0 && err == nil && len(more) == 0; p.blocked {
-			p.askedAt = before
-			n, err = unix.EpollWait(p.ep, events[:], -1)
-			p.wokenAt = p.t.clock.Now()
-		}
-		if err != nil && err != unix.EINTR {
-			n = 0
-			time.Sleep(time.Millisecond)
-		}
-		p.rate.events += max(n, 0)
+		asked := p.t.clock.Now()
+		n, err := epollNow(p.ep, p.events[:])
+		p.rate.roll(asked)
+		p.rate.events += n
 		p.mu.Lock()
 		over := p.over
 		for i := range n {
-			ready[i] = nil
-			if s := events[i].Fd; s >= 0 && p.gens[s] == events[i].Pad {
-				ready[i] = p.slots[s]
+			p.ready[i] = nil
+			if s := p.events[i].Fd; s >= 0 && p.gens[s] == p.events[i].Pad {
+				p.ready[i] = p.slots[s]
 			}
 		}
 		p.mu.Unlock()
 		if over {
-			return
+			return true
 		}
-		again = again[:0]
-		for i := range max(n, 0) {
-			if ready[i] != nil && ready[i].ready(events[i].Events) {
-				again = append(again, ready[i])
+		p.again = p.again[:0]
+		for i := range n {
+			if w := p.ready[i]; w != nil && w.ready(p.events[i].Events) {
+				p.again = append(p.again, w)
 			}
 		}
-		for _, w := range more {
+		for _, w := range p.more {
 			if w.ready(unix.EPOLLIN) {
-				again = append(again, w)
+				p.again = append(p.again, w)
 			}
 		}
-		more, again = again, more
-		if n < pollBatch {
-			p.askedAt = before
+		p.more, p.again = p.again, p.more
+		if err == nil && n < pollBatch {
+			p.askedAt = asked
+		}
+		p.blocked = false
+		if n == 0 || n < pollBatch && !p.rate.high {
+			if len(p.more) == 0 {
+				p.worked = p.t.clock.Now() - p.askedAt
+				return false
+			}
 		}
 	}
 }
 
 // arrival turns the lag that the kernel told into the instant at which the bytes came, and
 // bounds by how much it may be too late when they came in several pieces: they cannot have
-// come before epoll had nothing to tell, and when the poller slept then they did not wait for
-// it to wake longer than other bytes did. older, unless it is Never, is an instant before
+// come before epoll was asked, and when the poller was parked since then they waited for it to end
+// its work, and to wake no longer than other bytes did. older, unless it is Never, is an instant before
 // epoll's, after which what an earlier read left behind had come. A lag that cannot be,
 // because the wall clock was set, is left out.
 func (p *poller) arrival(now, lag, older int64) arrival {
@@ -239,7 +293,7 @@ func (p *poller) arrival(now, lag, older int64) arrival {
 	p.recent = max(lag, p.recent-p.recent>>8)
 	in := arrival{at: now - lag, loose: max(now-lag-from, 0), stamped: true}
 	if p.blocked && older == record.Never {
-		in.loose = min(in.loose, now-p.wokenAt+p.recent)
+		in.loose = min(in.loose, now-p.wokenAt+p.recent+p.worked)
 	}
 	return in
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,11 +31,12 @@ type wire struct {
 	dead     bool // shut down: no exchange may use it
 	writing  bool // a goroutine is inside a write: the descriptor must stay
 	closed   bool
-	since    int64  // when it became idle
-	acked    uint64 // bytes acknowledged when the exchange began
-	older    int64  // what is read next came after this instant, where the last read left some behind; else Never
-	hup      bool   // the server ended its side: read until the end is seen
-	pending  bool   // goes back among the idle once its writer has left
+	since    int64     // when it became idle
+	acked    uint64    // bytes acknowledged when the exchange began
+	older    int64     // what is read next came after this instant, where the last read left some behind; else Never
+	hup      bool      // the server ended its side: read until the end is seen
+	pending  bool      // goes back among the idle once its writer has left
+	owed     *exchange // its outcome waits for that, for a moment; nil otherwise
 	waiting  atomic.Bool
 	writable chan struct{}
 }
@@ -128,6 +130,7 @@ func (x *exchange) sendWire(body Body) {
 	}
 	w.pending = false
 	w.closeIfDone()
+	w.pay(x)
 }
 
 // attach finds or makes a wire, gives it the exchange and stamps Sent.
@@ -179,10 +182,10 @@ func (x *exchange) attach(body Body) (*wire, *sending, error) {
 // write sends all of p, waiting for room where there is none.
 func (w *wire) write(p []byte) error {
 	for len(p) > 0 {
-		n, err := unix.Write(w.fd, p)
+		n, err := writeNow(w.fd, p)
 		if err == unix.EAGAIN {
 			w.waiting.Store(true)
-			if n, err = unix.Write(w.fd, p); err == unix.EAGAIN {
+			if n, err = writeNow(w.fd, p); err == unix.EAGAIN {
 				<-w.writable
 				w.waiting.Store(false)
 				continue
@@ -198,6 +201,15 @@ func (w *wire) write(p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// writeNow writes to a socket that does not wait; see epollNow. p is not empty.
+func writeNow(fd int, p []byte) (int, error) {
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // wake lets a writer try again.
@@ -287,10 +299,16 @@ func (w *wire) detach() {
 			w.keep = min(w.keep, k*int64(time.Second)-int64(time.Second)/2)
 		}
 		if w.pending = w.writing; w.pending {
+			w.owed = x
+			time.AfterFunc(writerMoment, func() {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.pay(x)
+			})
 			time.AfterFunc(lateWriter, w.giveUp)
-		} else {
-			w.h.putWire(w)
+			return
 		}
+		w.h.putWire(w)
 	} else {
 		w.shut()
 		w.closeIfDone()
@@ -298,6 +316,19 @@ func (w *wire) detach() {
 	x.stop()
 	x.t.finished(x)
 }
+
+// pay delivers the outcome of an exchange that was answered before its writer had left.
+func (w *wire) pay(x *exchange) {
+	if w.owed == x {
+		w.owed = nil
+		x.stop()
+		x.t.finished(x)
+	}
+}
+
+// writerMoment is how long an outcome waits for the writer to put the connection back, so that the
+// request that follows on it finds it. The writer needs it only to return from its last write.
+const writerMoment = time.Millisecond
 
 // giveUp closes a wire whose server answered without reading the request.
 func (w *wire) giveUp() {
