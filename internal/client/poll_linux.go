@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 	"sync"
@@ -17,16 +18,20 @@ import (
 // connection, parsed where it lies. Against a goroutine a connection it saves the second,
 // empty read and two switches of goroutine per event.
 //
-// Connections are registered edge-triggered in an epoll of its own. That epoll is itself a
-// descriptor in the Go runtime's: with nothing to read the poller's goroutine is parked there and
-// holds no thread. Were it to block in epoll_wait, its processor would not count as idle, and the
-// runtime's monitor would wake every few tens of microseconds to look whether to take it away,
-// which costs more than the frames while these are rare.
+// Connections are registered edge-triggered in an epoll of its own. By way of a gate, an epoll with
+// nothing in it but this one, that is itself a descriptor in the Go runtime's: with nothing to read
+// the poller's goroutine is parked there and holds no thread. Were it to block in epoll_wait, its
+// processor would not count as idle, and the runtime's monitor would wake every few tens of
+// microseconds to look whether to take it away, which costs more than the frames while these are
+// rare. While they are not the gate is shut: each would wake a thread of the runtime's for nothing.
 type poller struct {
 	t      *Target
 	ep     int
-	file   *os.File        // of ep
+	gate   int
+	file   *os.File        // of gate
 	parked syscall.RawConn // of file; nil where the runtime cannot wait for it
+	shut   bool            // the gate
+	moved  int             // times it was
 	wakeFd int
 	recv   *receiver
 	health *readHealth
@@ -72,18 +77,42 @@ func newPoller(t *Target) (*poller, error) {
 		unix.Close(wake)
 		return nil, err
 	}
-	p := &poller{t: t, ep: ep, wakeFd: wake, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now()}
-	if err := unix.SetNonblock(ep, true); err != nil { // the runtime waits only for such
+	gate, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		if err = unix.SetNonblock(gate, true); err == nil { // the runtime waits only for such
+			ev.Fd = int32(ep)
+			err = unix.EpollCtl(gate, unix.EPOLL_CTL_ADD, ep, &ev)
+		}
+		if err != nil {
+			unix.Close(gate)
+		}
+	}
+	if err != nil {
 		unix.Close(ep)
 		unix.Close(wake)
 		return nil, err
 	}
-	p.file = os.NewFile(uintptr(ep), "epoll")
+	p := &poller{t: t, ep: ep, gate: gate, file: os.NewFile(uintptr(gate), "epoll"), wakeFd: wake, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now(), rate: rate{limit: t.cfg.busyRate}}
 	if p.parked, err = p.file.SyscallConn(); err != nil {
 		p.parked = nil
 	}
 	go p.run()
 	return p, nil
+}
+
+// setGate opens or shuts the gate. What is there when it opens counts as coming then.
+func (p *poller) setGate(shut bool) {
+	if shut == p.shut {
+		return
+	}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(p.ep)}
+	if shut {
+		ev.Events = 0
+	}
+	if unix.EpollCtl(p.gate, unix.EPOLL_CTL_MOD, p.ep, &ev) == nil {
+		p.shut = shut
+		p.moved++
+	}
 }
 
 // A poller that is woken for every event spends more on waking than on reading, and so does
@@ -95,6 +124,7 @@ var busyNap = unix.NsecToTimespec(200_000)
 
 // A rate tells whether events come often, looked at every hundredth of a second.
 type rate struct {
+	limit  int64 // 0 is busyRate
 	events int
 	from   int64
 	high   bool
@@ -102,7 +132,7 @@ type rate struct {
 
 func (r *rate) roll(now int64) {
 	if d := now - r.from; d >= 10_000_000 {
-		r.high = int64(r.events)*1_000_000_000/d > busyRate
+		r.high = int64(r.events)*1_000_000_000/d > cmp.Or(r.limit, busyRate)
 		r.events, r.from = 0, now
 	}
 }
@@ -156,6 +186,7 @@ func (p *poller) close() {
 	unix.Write(p.wakeFd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	<-p.gone
 	p.file.Close()
+	unix.Close(p.ep)
 	unix.Close(p.wakeFd)
 }
 
@@ -230,7 +261,7 @@ func (p *poller) run() {
 func (p *poller) turn() (over bool) {
 	p.blocked, p.wokenAt = true, p.t.clock.Now()
 	for {
-		if p.rate.high && p.health.lag.n.Load() > 0 {
+		if p.shut {
 			unix.Nanosleep(&busyNap, nil)
 		}
 		asked := p.t.clock.Now()
@@ -265,11 +296,10 @@ func (p *poller) turn() (over bool) {
 			p.askedAt = asked
 		}
 		p.blocked = false
-		if n == 0 || n < pollBatch && !p.rate.high {
-			if len(p.more) == 0 {
-				p.worked = p.t.clock.Now() - p.askedAt
-				return false
-			}
+		p.setGate(p.rate.high && p.health.lag.n.Load() > 0)
+		if n < pollBatch && !p.shut && len(p.more) == 0 {
+			p.worked = p.t.clock.Now() - p.askedAt
+			return false
 		}
 	}
 }

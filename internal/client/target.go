@@ -121,7 +121,8 @@ type Config struct {
 	Count      func(content, reasoning []byte) int64
 	CountEvery uint64
 
-	blocking bool // a goroutine a connection where a poller could read, to measure against
+	blocking bool  // a goroutine a connection where a poller could read, to measure against
+	busyRate int64 // events a second from which a poller naps between reads; 0 is the default
 }
 
 // overflowTexts are what servers say when a prompt is too long: the first four are those of
