@@ -239,9 +239,14 @@ func (d *delta) read(s *jsonScan, f *frame) {
 		}
 	}
 	// vLLM writes the same text under both names while it renames the field.
-	if bytes.Equal(d.reasoning, d.reasoningContent) {
+	if sameText(d.reasoning, d.reasoningContent) {
 		d.reasoning = nil
 	}
+}
+
+// sameText tells whether two strings as written say the same, however they escape it.
+func sameText(a, b []byte) bool {
+	return bytes.Equal(a, b) || len(a) > 0 && len(b) > 0 && bytes.Equal(appendUnescaped(nil, a), appendUnescaped(nil, b))
 }
 
 func (f *frame) toolCall(s *jsonScan) {

@@ -276,6 +276,8 @@ func TestDialects(t *testing.T) {
 			said{"af{\"x\":", "think", 4, 9, 5, 1, 4, none, none, none, ""}},
 		{"chat of vLLM with both names", Chat, []string{`{"choices":[{"delta":{"reasoning":"t","reasoning_content":"t"}}]}`},
 			said{"", "t", 1, none, none, none, none, none, none, none, ""}},
+		{"chat with both names, escaped in two ways", Chat, []string{`{"choices":[{"delta":{"reasoning":"\u00fc","reasoning_content":"ü"}}]}`},
+			said{"", "ü", 1, none, none, none, none, none, none, none, ""}},
 		{"chat with parts", Chat, []string{`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"t"}]},{"type":"text","text":"a"}]}}]}`},
 			said{"a", "t", 1, none, none, none, none, none, none, none, ""}},
 		{"chat of Moonshot", Chat, []string{`{"choices":[{"delta":{"content":"a"},"usage":{"prompt_tokens":3,"completion_tokens":1,"cached_tokens":2}}]}`},
