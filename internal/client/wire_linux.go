@@ -171,11 +171,12 @@ func (x *exchange) attach(body Body) (*wire, *sending, error) {
 		}
 		w.acked, w.older = w.ackedBytes(), record.Never
 		w.x, w.writing = x, true
-		x.out.at = x.t.clock.Now()
-		x.rec.Times.Sent = x.out.at
-		x.progress.sent.Store(x.out.at)
+		out := x.out // the exchange has another once the connection is lost
+		out.at = x.t.clock.Now()
+		x.rec.Times.Sent = out.at
+		x.progress.sent.Store(out.at)
 		w.mu.Unlock()
-		return w, x.out, nil
+		return w, out, nil
 	}
 }
 
