@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ type badServer struct {
 	// idle closes a connection on which nothing comes for so long, with a reset; 0 never does.
 	idle   time.Duration
 	resets atomic.Int64
+	lost   atomic.Int64 // requests that had come just when their connection was reset
 }
 
 func (s *badServer) start(t *testing.T) string {
@@ -59,8 +61,7 @@ func (s *badServer) serve(c net.Conn) {
 		if s.idle > 0 {
 			c.SetReadDeadline(time.Now().Add(s.idle))
 			if _, err := r.Peek(1); err != nil {
-				c.(*net.TCPConn).SetLinger(0)
-				s.resets.Add(1)
+				s.reset(c.(*net.TCPConn))
 				return
 			}
 			c.SetReadDeadline(time.Time{})
@@ -92,6 +93,21 @@ func (s *badServer) serve(c net.Conn) {
 			return
 		}
 	}
+}
+
+// reset ends a connection on which nothing came in time. What has come since is lost, and is counted:
+// when both directions are shut the kernel takes nothing more.
+func (s *badServer) reset(c *net.TCPConn) {
+	if raw, err := c.SyscallConn(); err == nil {
+		raw.Control(func(fd uintptr) {
+			syscall.Shutdown(int(fd), syscall.SHUT_RDWR)
+			if n, err := syscall.Read(int(fd), make([]byte, 1)); n > 0 && err == nil {
+				s.lost.Add(1)
+			}
+		})
+	}
+	c.SetLinger(0)
+	s.resets.Add(1)
 }
 
 // say writes parts of an event stream, each as a chunk.
@@ -163,10 +179,17 @@ func TestBadServers(t *testing.T) {
 			begun := time.Now()
 			code, text, errOut := weir(args...)
 			t.Logf("weir %s\nended with %d after %v\n%s%s", strings.Join(args, " "), code, time.Since(begun).Round(10*time.Millisecond), text, errOut)
+			failed := failures(t, out)
+			if lost := int(s.server.lost.Load()); lost > 0 { // those may fail, and then make the run invalid
+				t.Logf("%d requests came just when their connection was reset", lost)
+				if n := failed[record.FailResetBefore]; n > lost || n == 0 && len(failed) > 0 || len(failed) > 1 {
+					t.Errorf("failures %v", failed)
+				}
+				return
+			}
 			if code != s.code || !strings.Contains(errOut, s.says) {
 				t.Errorf("exit code %d, want %d, and %q on standard error", code, s.code, s.says)
 			}
-			failed := failures(t, out)
 			if s.class == "" && len(failed) > 0 || s.class != "" && failed[s.class] != 8 {
 				t.Errorf("failures %v, want %q", failed, s.class)
 			}
@@ -201,7 +224,8 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// failures counts the failed requests of a bundle by class, cancelled ones left out.
+// failures counts the failed requests of a bundle by class, cancelled ones left out. The timeouts
+// of one flag are one class: on a busy machine the earlier one may be over first.
 func failures(t *testing.T, dir string) map[record.Class]int {
 	t.Helper()
 	b, err := record.OpenBundle(dir)
@@ -214,7 +238,11 @@ func failures(t *testing.T, dir string) map[record.Class]int {
 			t.Fatal(err)
 		}
 		if q.Failure != nil && q.Failure.Class != record.FailCancelled {
-			out[q.Failure.Class]++
+			class := q.Failure.Class
+			if class == record.FailTimeoutHeaders || class == record.FailTimeoutFirst {
+				class = record.FailTimeoutStream
+			}
+			out[class]++
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ func engines(ts *testscript.TestScript, neg bool, args []string) {
 		return fmt.Sprint(n)
 	}
 	got := count()
-	for end := time.Now().Add(20 * time.Second); got != args[0] && time.Now().Before(end); got = count() {
+	for end := time.Now().Add(2 * time.Minute); got != args[0] && time.Now().Before(end); got = count() {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if got != args[0] {

@@ -131,8 +131,8 @@ func TestChunkTimes(t *testing.T) {
 // TestRanOut: a load whose conversations end before its time says so and what gives it more.
 func TestRanOut(t *testing.T) {
 	url := simServer(t, 1_000_000, 0)
-	for _, loop := range []bool{false, true} {
-		args := []string{"load", "--url", url, "--model", "glm-5.2", "--mode", "closed", "-c", "8", "--duration", "2s", "--grace", "0s", "--conversations", "8", "--isl", "64", "--osl", "2",
+	for loop, duration := range map[bool]string{false: "50s", true: "2s"} { // the first ends when nothing is left
+		args := []string{"load", "--url", url, "--model", "glm-5.2", "--mode", "closed", "-c", "8", "--duration", duration, "--conversations", "8", "--isl", "64", "--osl", "2",
 			"--client-limit", "none", "-o", filepath.Join(t.TempDir(), "b")}
 		if loop {
 			args = append(args, "--loop")

@@ -55,7 +55,7 @@ func TestRouterKeepsSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weirCommand(t, dir, "sweep", "-f", "master.yaml", "-r", runners, "--recipes", ".", "--corpus", "traces", "-o", "out", "--duration", "4s", "--client-limit", "none", "--no-gaps",
+	weirCommand(t, dir, "sweep", "-f", "master.yaml", "-r", runners, "--recipes", ".", "--corpus", "traces", "-o", "out", "--duration", "10s", "--client-limit", "none", "--no-gaps",
 		"--warmup-requests-per-lane", "1")
 	bundles, _ := filepath.Glob(filepath.Join(dir, "out", "*", record.CompleteFile))
 	if len(bundles) != 2 {
@@ -159,7 +159,7 @@ func weirCommand(t *testing.T, dir string, args ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer stop()
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Args = append([]string{"weir"}, args...)

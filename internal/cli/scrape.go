@@ -96,7 +96,7 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 	now := func() int64 { return int64(time.Since(begin)) }
 	var mu sync.Mutex
 	whole := map[string]map[string]float64{}
-	sc, err := scrape.New(scrape.Options{URLs: urls, Every: every, Timeout: max(every, time.Second), Now: now, Write: func(s *record.Sample) error {
+	sc, err := scrape.New(scrape.Options{URLs: urls, Every: every, Timeout: max(every, 5*time.Second), Now: now, Write: func(s *record.Sample) error {
 		mu.Lock()
 		defer mu.Unlock()
 		v := whole[s.Source]

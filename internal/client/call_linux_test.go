@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestCall asks a server over everything that is spoken, each server speaking nothing else
@@ -21,7 +20,7 @@ func TestCall(t *testing.T) {
 				fmt.Fprintf(w, "%d %s %s %s %s %s %s", q.ProtoMajor, q.Method, q.URL.Path, q.Header.Get("Authorization"), q.Header.Get("X-Api-Key"), q.Header.Get("X-Extra"), body)
 			}))
 			cfg.APIKey, cfg.Endpoint, cfg.Header = "k", Messages, http.Header{"X-Extra": {"e"}}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), hang)
 			defer cancel()
 			major := map[bool]int{true: 1, false: 2}[way.protocol == HTTP1]
 			for range 2 {

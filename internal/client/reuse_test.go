@@ -123,14 +123,14 @@ func TestResendOnce(t *testing.T) {
 				io.WriteString(c, sseHead+chunk(token("a"))+chunk(doneEvent)+"0\r\n\r\n")
 				if n == 0 {
 					<-hangUp
-					c.Close()
+					goodbye(t, c)
 					close(hungUp)
 					return
 				}
 				r.ReadByte()
 			})
 			clock := &closingClock{MonoClock: replay.NewClock(), in: map[bool]string{false: "attach", true: "on"}[blocking]}
-			clock.act = func() { close(hangUp); <-hungUp; time.Sleep(10 * time.Millisecond) }
+			clock.act = func() { close(hangUp); <-hungUp }
 			r := newRig(t, Config{URLs: []string{url}, blocking: blocking, Clock: clock})
 			if rec := r.do(t, request(1)); rec.Failure != nil || rec.Resent {
 				t.Fatal(rec.Failure)

@@ -21,6 +21,7 @@ import (
 // request is accounted for.
 func TestStalledRun(t *testing.T) {
 	material.RealTime(t)
+	t.Parallel() // most of its time is waiting
 	url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
 		if _, _, err := readRequest(r); err == nil {
 			io.WriteString(c, sseHead+chunk(token("a")))
@@ -36,7 +37,7 @@ func TestStalledRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Watch(replay.Watchdog{MinSilenceNs: int64(2 * time.Second), FloorSpeed: 1e9})
+	s.Watch(replay.Watchdog{MinSilenceNs: int64(15 * time.Second), FloorSpeed: 1e9})
 	clock := replay.NewClock()
 	target, err := New(Config{URLs: []string{url}, Bodies: onePrompt, Clock: clock})
 	if err != nil {

@@ -444,7 +444,7 @@ func TestCannotConnect(t *testing.T) {
 		url   string
 		class record.Class
 	}{{refusing, record.FailConnect}, {"http://no-such-host.invalid", record.FailDNS}, {plain, record.FailTLS}} {
-		r := newRig(t, Config{URLs: []string{c.url}, Timeouts: Timeouts{Connect: 10 * time.Second}})
+		r := newRig(t, Config{URLs: []string{c.url}, Timeouts: patient})
 		rec := r.do(t, request(1))
 		if rec.Failure == nil || rec.Failure.Class != c.class {
 			t.Errorf("%s: %+v, want %s", c.url, rec.Failure, c.class)

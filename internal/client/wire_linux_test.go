@@ -90,6 +90,29 @@ func queued(t *Target, seq uint64) int {
 	return 0
 }
 
+// goodbye closes a connection when the peer's kernel has taken note that it ends.
+func goodbye(t testing.TB, c net.Conn) {
+	defer c.Close()
+	tcp := c.(*net.TCPConn)
+	tcp.CloseWrite()
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	for begin, open := time.Now(), true; open; time.Sleep(time.Millisecond) {
+		raw.Control(func(fd uintptr) {
+			const established, finWait1 = 1, 4
+			info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+			open = err == nil && (info.State == established || info.State == finWait1)
+		})
+		if time.Since(begin) > hang {
+			t.Error("the peer does not acknowledge the end")
+			return
+		}
+	}
+}
+
 // kept is the number of idle connections of a host.
 func (h *host) kept() int {
 	h.wires.mu.Lock()

@@ -60,10 +60,10 @@ func TestRunRealStopsAStall(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Watch(Watchdog{MinSilenceNs: int64(500 * time.Millisecond), FloorSpeed: 1e9})
+	start := time.Now()
 	clock := NewClock()
 	f := &ticking{&timedTarget{clock: clock, service: func(*Request) int64 { return int64(time.Hour) }}, int64(300 * time.Millisecond)}
 	records := 0
-	start := time.Now()
 	err = RunReal(context.Background(), s, f, clock, func(*record.Request) { records++ })
 	var stall *Stall
 	if !errors.As(err, &stall) || stall.InFlight != 1 || len(stall.Goroutines) == 0 {

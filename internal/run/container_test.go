@@ -160,7 +160,7 @@ func TestContainerLeft(t *testing.T) {
 	fake := fakeContainers(t, "docker")
 	t.Setenv("STUCK", "1")
 	defer func(d time.Duration) { cleanWait = d }(cleanWait)
-	cleanWait = 2 * time.Second
+	cleanWait = time.Second // of the looking; a command has its own limit
 	box := &Box{Runtime: "docker", Image: "i", Token: "t"}
 	logs := t.TempDir()
 	g := newGroup(t.TempDir(), logs, box.Command)

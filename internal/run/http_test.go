@@ -41,7 +41,7 @@ func against(t *testing.T, ctx context.Context, url string, conc int, head time.
 	opt.PressureRequests = 0
 	opt.SystemIdleCapNs = int64(100 * time.Millisecond)
 	opt.TraceIdleCapNs = int64(100 * time.Millisecond)
-	opt.GraceNs = int64(time.Second)
+	opt.GraceNs = int64(time.Minute)
 	if change != nil {
 		change(&opt)
 	}

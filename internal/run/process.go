@@ -187,8 +187,11 @@ func (g *group) tell(format string, a ...any) {
 	f.Close()
 }
 
-// cleanWait bounds one command that removes or lists what a wrapper left.
+// cleanWait is how long what a wrapper left may stay behind its removal, and cleanLimit bounds one
+// command that removes or lists it.
 var cleanWait = time.Minute
+
+const cleanLimit = time.Minute
 
 // removed removes what the wrapper of a process may have left; it returns the name of what is
 // there all the same.
@@ -219,7 +222,7 @@ func output(argv []string) (string, error) {
 	var out bytes.Buffer
 	cmd := exec.Command(argv[0], argv[1:]...)
 	ownGroup(cmd)
-	err := runInto(cmd, &out, cleanWait)
+	err := runInto(cmd, &out, cleanLimit)
 	return strings.TrimSpace(out.String()), err
 }
 

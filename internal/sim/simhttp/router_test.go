@@ -3,6 +3,7 @@ package simhttp
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -80,9 +81,7 @@ func TestDisaggregatedOverHTTP(t *testing.T) {
 		t.Error("the prefill server's metrics do not say its role")
 	}
 	for _, u := range engines {
-		if _, b := get(t, u+"/weir/stats"); !strings.Contains(b, `"Requests":2`) {
-			t.Errorf("%s did not serve two requests: %s", u, b)
-		}
+		until(t, u, `"Requests":2`)
 	}
 	if status, body := post(t, engines[1]+"/v1/chat/completions", chatBody("x", 1, "")); status != 400 || !strings.Contains(body, "bootstrap_room") {
 		t.Errorf("a decode server without a room: %d %s", status, body)
@@ -139,11 +138,13 @@ func TestRouterOverHTTP(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body := make([]byte, 1<<16)
-			n, _ := res.Body.Read(body)
+			body, err := io.ReadAll(res.Body)
 			res.Body.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
 			if i == 1 {
-				cached = parse(t, string(body[:n])).Usage.Details.Cached
+				cached = parse(t, string(body)).Usage.Details.Cached
 			}
 		}
 		if cached < 576 {

@@ -429,7 +429,7 @@ func TestFaults(t *testing.T) {
 			_, use, _ := readStream(t, b)
 			return use.Prompt == 4 && use.Details.Cached == 5
 		}},
-		{`{"kind":"slow-start","for":"10s"}`, func(s int, b string) bool { return s == 503 }},
+		{`{"kind":"slow-start","for":"1h"}`, func(s int, b string) bool { return s == 503 }},
 	} {
 		set(c.fault)
 		status, body := ask()
@@ -469,7 +469,7 @@ func TestStall(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	q, _ := http.NewRequestWithContext(ctx, "POST", u+"/v1/chat/completions", strings.NewReader(chatBody("x", 1000, `,"stream":true`)))
+	q, _ := http.NewRequestWithContext(ctx, "POST", u+"/v1/chat/completions", strings.NewReader(chatBody("x", 1_000_000, `,"stream":true`)))
 	r, err := http.DefaultClient.Do(q)
 	if err != nil {
 		t.Fatal(err)
