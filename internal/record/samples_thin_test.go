@@ -194,3 +194,47 @@ func TestThinBudget(t *testing.T) {
 		t.Errorf("%d bytes with room for all, want %d; one of %d", size, whole, most)
 	}
 }
+
+// TestThinnedAndKilled: a run that is killed while samples are thinned has those of its whole blocks
+// thinned, each ending with all values, and those behind them whole.
+func TestThinnedAndKilled(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "b")
+	w, err := CreateBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abandon()
+	w.ThinSamples(func(string) bool { return false })
+	if err := w.Live(); err != nil {
+		t.Fatal(err)
+	}
+	const n, block = 150, 61
+	for i := range n {
+		w.metrics.every = 8
+		if err := w.WriteSample(&Sample{At: int64(i) * 1e9, Source: "u", Values: map[string]float64{"c_total": float64(3 * i), "g": float64(i)}, Delta: i > 0}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	i, thinned := 0, 0
+	for s, err := range (&Bundle{Dir: dir}).Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, want := s.Values["c_total"], float64(3*i)
+		switch {
+		case s.Values["g"] != float64(i):
+			t.Fatalf("sample %d: gauge %v", i, s.Values["g"])
+		case s.Thinned && (i >= n/block*block || i%block == block-1 || got >= want):
+			t.Errorf("sample %d is thinned, with %v of %v", i, got, want)
+		case !s.Thinned && got != want:
+			t.Errorf("sample %d: %v, want %v", i, got, want)
+		}
+		if s.Thinned {
+			thinned++
+		}
+		i++
+	}
+	if i != n || thinned < n/2 {
+		t.Errorf("%d samples, %d thinned", i, thinned)
+	}
+}
