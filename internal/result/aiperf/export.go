@@ -153,8 +153,8 @@ type metadata struct {
 	Depth        int    `json:"agent_depth"`
 	Parent       string `json:"parent_correlation_id,omitempty"` // where it is known to be the root
 	Root         string `json:"root_correlation_id"`
-	Trace        string `json:"source_trace_id"`
-	Outer        *int   `json:"source_outer_idx,omitempty"` // of a Weka trace, as the two after it
+	Trace        string `json:"source_trace_id,omitempty"` // of a Weka trace, as the three after it
+	Outer        *int   `json:"source_outer_idx,omitempty"`
 	Inner        *int   `json:"source_inner_idx,omitempty"`
 	Kind         string `json:"source_kind,omitempty"`
 }
@@ -262,7 +262,7 @@ func line(q *record.Request, of *record.Meta, n int) row {
 		Session: n, RequestID: client.RequestID(of.PointID, q.Seq), Correlation: client.SessionID(of.PointID, q.Tree, q.Stream),
 		Root:         client.SessionID(of.PointID, q.Tree, root),
 		Conversation: q.Stream, Turn: q.Turn, StartNs: epoch + at.Sent, AckNs: wall(at.Headers), EndNs: epoch + max(at.End, at.Sent),
-		Worker: "weir", Processor: "weir", Phase: "warmup", IssuedNs: wall(at.Queued), Depth: q.Depth, Trace: q.Trace,
+		Worker: "weir", Processor: "weir", Phase: "warmup", IssuedNs: wall(at.Queued), Depth: q.Depth,
 	}
 	if q.Phase == record.Profiling {
 		m.Phase, m.PhaseName, m.PhaseIndex, m.Profiling = "profiling", "profiling", new(int), new(int)
@@ -290,7 +290,7 @@ func (m *metadata) source(q *record.Request) {
 	if q.Outer <= 0 {
 		return
 	}
-	m.Outer, m.Kind = new(q.Outer-1), "weka_flat"
+	m.Trace, m.Outer, m.Kind = q.Trace, new(q.Outer-1), "weka_flat"
 	switch {
 	case q.Inner > 0:
 		m.Inner, m.Kind = new(q.Inner-1), "weka_subagent"

@@ -247,7 +247,7 @@ func TestSource(t *testing.T) {
 		`"source_trace_id":"t","source_outer_idx":0,"source_kind":"weka_main"`:                          {Trace: "t", Stream: "t", Outer: 1},
 		`"source_trace_id":"t","source_outer_idx":6,"source_kind":"weka_flat"`:                          {Trace: "t", Stream: "t::fa:000", Depth: 1, Outer: 7},
 		`"source_trace_id":"t","source_outer_idx":4,"source_inner_idx":0,"source_kind":"weka_subagent"`: {Trace: "t", Stream: "t::sa:a:fa:000", Depth: 1, Outer: 5, Inner: 1},
-		`"source_trace_id":"t"}`: {Trace: "t", Stream: "t"},
+		`"root_correlation_id":"` + client.SessionID("", "", "t") + `"}`:                                {Trace: "t", Stream: "t"},
 	} {
 		raw, err := json.Marshal(line(&q, record.NewMeta(), 0).Metadata)
 		if err != nil || !strings.Contains(string(raw), want) {
