@@ -60,11 +60,11 @@ func TestDevicesRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &spec.Point{Key: "replay", Name: "test", Model: "m", Framework: "external", Scenario: spec.AgenticCoding,
-		Conc: 2, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(2 * time.Second), Weir: spec.WeirFields{Seed: 1},
+		Conc: 2, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(4 * time.Second), Weir: spec.WeirFields{Seed: 1},
 		Unified: &spec.Parallel{TP: 1, PP: 1, EP: 1, DCP: 1, PCP: 1}}
 	opt := ReplayOptions(p)
 	opt.PressureRequests = 0
-	opt.SystemIdleCapNs, opt.TraceIdleCapNs, opt.GraceNs = int64(50*time.Millisecond), int64(50*time.Millisecond), int64(time.Second)
+	opt.SystemIdleCapNs, opt.TraceIdleCapNs, opt.GraceNs = int64(50*time.Millisecond), int64(50*time.Millisecond), int64(time.Minute)
 	ex := &HTTP{
 		Client: client.Config{URLs: []string{url}}, Prompt: prompt.Options{Models: []string{"m"}}, ObservedGPUs: record.Unknown,
 		Scrape: &scrape.Options{URLs: []string{url, dcgm.URL}, Every: 100 * time.Millisecond},
@@ -90,13 +90,17 @@ func TestDevicesRead(t *testing.T) {
 	if power["GPU-0"] != 500 || power["GPU-7"] != 250 {
 		t.Errorf("power %v of %+v", power, d.List)
 	}
+	covered := map[string]float64{}
 	for _, x := range d.List {
-		if x.ID == "GPU-0" && (*x.UtilMean != 0.9 || *x.MemoryMax != 1000<<20 || *x.Covered < 0.5) {
+		if x.Covered != nil {
+			covered[x.ID] = *x.Covered
+		}
+		if x.ID == "GPU-0" && (*x.UtilMean != 0.9 || *x.MemoryMax != 1000<<20) {
 			t.Errorf("%+v", x)
 		}
-		if x.ID == "GPU-1" && x.Covered != nil && *x.Covered > 0.5 {
-			t.Errorf("the lost device is covered for %v of the window", *x.Covered)
-		}
+	}
+	if covered["GPU-1"] >= covered["GPU-0"] { // the second reading lacks it, whenever that came
+		t.Errorf("covered are %v of the window, the lost device for as long as the other", covered)
 	}
 	// Beside a simulated engine nothing is read unless a command is named.
 	if list, err := (&HTTP{GPU: &GPUs{Tool: "auto"}}).devices(true, replay.NewClock(), nil); err != nil || len(list) != 0 {

@@ -72,7 +72,7 @@ func TestScraped(t *testing.T) {
 				t.Fatalf("%d ok, %d failed: %v", r.Requests.OK, r.Requests.Failed, r.Reasons)
 			}
 			s, h := r.Server, r.Hits
-			if s.Samples < 10 || s.DeviceKVMax == nil || *s.DeviceKVMax <= 0 || s.RunningMean == nil || *s.RunningMean <= 0 || s.QueuedMean == nil {
+			if s.Samples < 3 || s.DeviceKVMax == nil || *s.DeviceKVMax <= 0 || s.RunningMean == nil || *s.RunningMean <= 0 || s.QueuedMean == nil {
 				t.Errorf("server %+v", s)
 			}
 			if h.SplitFrom != "counters" || h.Device == nil || h.Host == nil || h.Total == nil {
