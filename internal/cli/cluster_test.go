@@ -479,7 +479,7 @@ const clusterConfig = `%s:
 func (s *sweep) args(more ...string) []string {
 	return append([]string{"sweep", "-f", filepath.Join(s.dir, "master.yaml"), "-r", filepath.Join(s.dir, "runners.yaml"), "--recipes", s.dir,
 		"--fleet", filepath.Join(s.dir, "fleet.yaml"), "--corpus", filepath.Join(s.c.dir, "traces"), "-o", s.out, "--poll", "200ms",
-		"--duration", "3s", "--client-limit", "none", "--no-gaps", "--max-output", "20", "--warmup-requests-per-lane", "0"}, more...)
+		"--duration", "5s", "--client-limit", "none", "--no-gaps", "--max-output", "20", "--warmup-requests-per-lane", "0"}, more...)
 }
 
 // begin starts the sweep in the background.

@@ -214,7 +214,7 @@ func TestClusterKilled(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	kills := 0
 	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); kills++ {
-		cmd, _ := s.begin("--duration", "2s")
+		cmd, _ := s.begin("--duration", "4s")
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }()
 		select {
@@ -227,7 +227,7 @@ func TestClusterKilled(t *testing.T) {
 			}
 		}
 	}
-	s.run(0, "--duration", "2s")
+	s.run(0, "--duration", "4s")
 	want := map[string]string{}
 	for i := range 6 {
 		want[fmt.Sprintf("glm@%d", i+1)] = "COMPLETE"

@@ -329,7 +329,7 @@ printf '%s\n' "$out"
 	c.bin = filepath.Join(c.dir, "bin") + ":"
 
 	s := c.sweep("states", "", map[string]string{"glm": "@1, 2, 3, 4, 5, 6"})
-	args := []string{"--duration", "1s", "--parallel", "2"}
+	args := []string{"--duration", "4s", "--parallel", "2"}
 	found := func(pattern ...string) bool {
 		files, _ := filepath.Glob(filepath.Join(append([]string{s.out}, pattern...)...))
 		return len(files) > 0

@@ -206,3 +206,18 @@ func TestCancelReachesTheController(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// TestStaleProgress: what a killed process wrote of its points is not shown of the next one's.
+func TestStaleProgress(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, liveFile)
+	if err := os.WriteFile(file, []byte(`{"x":{"Phase":"profiling"}}`), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // before it says anything of its own
+	(&Sweep{Dir: dir, Jobs: quickstart(t, 1), Executor: Virtual{}}).Run(ctx)
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}

@@ -80,6 +80,7 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 		return sum, err
 	}
 	defer unlock()
+	os.Remove(filepath.Join(s.Dir, liveFile)) // of a process that was killed
 	if err := s.Check(); err != nil {
 		return sum, err
 	}
