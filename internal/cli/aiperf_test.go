@@ -205,7 +205,8 @@ func TestAIPerfFixedLengths(t *testing.T) {
 	if s.Requests.Avg != 30 || s.ISL.Min != 700 || s.ISL.Max != 700 || s.ISL.Sum != 21000 || s.OSL.Min != 9 || s.OSL.Max != 9 {
 		t.Errorf("summary %+v", s)
 	}
-	if s.Metadata["scenario"] != nil || s.Metadata["submission_valid"] != nil {
+	_, judged := s.Metadata["submission_valid"]
+	if _, reasons := s.Metadata["submission_invalid_reasons"]; judged || reasons || s.Metadata["scenario"] != nil {
 		t.Errorf("metadata %v: a load is no submission", s.Metadata)
 	}
 	warm, sent := 0, map[string]int{}

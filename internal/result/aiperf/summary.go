@@ -299,20 +299,6 @@ func spansOf(entries []*entry) []span {
 	return out
 }
 
-// invalid are the reasons why the run is no valid submission.
-func (s *summary) invalid() []string {
-	why := []string{}
-	if len(s.o.Violations) > 0 {
-		why = append(why, "unsafe_override")
-	}
-	for _, f := range s.result.Reasons {
-		if f.Code != result.UnsafeOverride {
-			why = append(why, string(f.Code))
-		}
-	}
-	return why
-}
-
 // written are the artifacts of a summary; the last two are nil without slices.
 type written struct {
 	js, table           []byte
@@ -357,15 +343,7 @@ func (s *summary) write() (w written, err error) {
 		from, to := s.window(true)
 		doc["start_time"], doc["end_time"] = local(s.meta.EpochWallNs+from), local(s.meta.EpochWallNs+to)
 	}
-	meta := map[string]any{"dataset": s.meta.Dataset, "scenario": nil, "submission_valid": nil, "submission_invalid_reasons": s.invalid()}
-	if s.o.Scenario != "" {
-		meta["scenario"], meta["submission_valid"] = s.o.Scenario, len(s.invalid()) == 0
-		meta["scenario_violations"] = s.o.Violations
-	}
-	if s.meta.Simulated {
-		meta["weir_simulated"] = true
-	}
-	doc["metadata"] = meta
+	doc["metadata"] = s.metadata()
 	if w.js, err = encode(doc); err != nil {
 		return w, err
 	}

@@ -126,7 +126,7 @@ func readSummary(path string) (summary, error) {
 		Metadata struct {
 			Dataset   json.RawMessage `json:"dataset"`
 			Simulated json.RawMessage `json:"weir_simulated"`
-			Reasons   json.RawMessage `json:"submission_invalid_reasons"`
+			Reasons   json.RawMessage `json:"weir_invalid_reasons"`
 		} `json:"metadata"`
 	}
 	if err := unmarshal(b, &v); err != nil {
