@@ -1,8 +1,9 @@
 """Runs each client against a server of its own and prints what each says.
 
-Usage: table.py WEIR PYTHON SGLANG MODEL STREAMS...
+Usage: table.py WEIR PYTHON SGLANG AIPERF MODEL STREAMS...
 """
 
+import ctypes
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-weir, python, sglang, model, *streams = sys.argv[1:]
+weir, python, sglang, aiperf, model, *streams = sys.argv[1:]
 here = Path(__file__).resolve().parent
 offline = dict(os.environ, HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", VLLM_NO_USAGE_STATS="1", DO_NOT_TRACK="1")
 IN, OUT = 1000, 100
@@ -72,7 +73,24 @@ def by_sglang(module, more=()):
     return make
 
 
+def by_aiperf(url, c, n, out):
+    argv = [aiperf, "-m", "aiperf", "profile", "--url", url, "--model", "glm-5.2", "--tokenizer", model, "--endpoint", "/v1/completions",
+            "--endpoint-type", "completions", "--streaming", "--concurrency", c, "--request-count", n, "--num-dataset-entries", n, "--isl", IN, "--osl", OUT,
+            "--extra-inputs", "ignore_eos:true", "--use-server-token-count", "--no-gpu-telemetry", "--no-server-metrics", "--ui", "none",
+            "--output-artifact-dir", out / "artifacts"]
+
+    def read():
+        r = json.loads((out / "artifacts" / "profile_export_aiperf.json").read_text())
+        t, g = r["time_to_first_token"], r["inter_chunk_latency"]
+        return {"ok": int(r["request_count"]["avg"]), "tokens in": int(r["total_isl"]["avg"]), "tokens out": int(r["total_output_tokens"]["avg"]), "rate": r["request_throughput"]["avg"],
+                "ttft mean": t["avg"], "ttft p50": t["p50"], "ttft p99": t["p99"], "tpot mean": r["inter_token_latency"]["avg"],
+                "gap p50": g["p50"], "gap p99": g["p99"]}
+
+    return argv, os.environ, read
+
+
 CLIENTS = [
+    ("aiperf", "vllm", by_aiperf),
     ("vllm bench serve", "vllm", by_vllm),
     ("weir load", "vllm", by_weir),
     ("sglang.bench_serving", "sglang", by_sglang("sglang.bench_serving")),
@@ -88,6 +106,9 @@ def execute(make, engine, c, n):
             argv, env, read = make(url, str(c), str(n), Path(folder))
             before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
             done = subprocess.run([str(a) for a in argv], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900)
+            for child in map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()):
+                if child != p.pid:
+                    os.waitpid(child, 0)
             after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic() - begun
             if done.returncode != 0:
                 raise SystemExit(f"{argv[:3]} ended with {done.returncode}:\n{done.stdout[-3000:]}")
@@ -104,6 +125,7 @@ def text(v, digits):
 
 
 print(f"{'streams':>7}  {'client':<21} {'engine':<7} {'ok':>5} {'in':>10} {'out':>8} {'req/s':>7} {'TTFT mean':>9} {'p50':>7} {'p99':>8} {'TPOT':>6} {'gap p50':>7} {'p99':>7} {'wall s':>7} {'CPU ms/req':>10}")
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: what a client leaves behind is ours to wait for
 bad = 0
 for i, c in enumerate(map(int, streams)):
     n = max(32, 4 * c)
