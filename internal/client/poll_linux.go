@@ -30,8 +30,9 @@ type poller struct {
 	gate   int
 	file   *os.File        // of gate
 	parked syscall.RawConn // of file; nil where the runtime cannot wait for it
-	shut   bool            // the gate
-	moved  int             // times it was
+	shut   bool            // the gate is; then the timer in it wakes the poller
+	timer  int
+	moved  int // times it was
 	wakeFd int
 	recv   *receiver
 	health *readHealth
@@ -77,27 +78,41 @@ func newPoller(t *Target) (*poller, error) {
 		unix.Close(wake)
 		return nil, err
 	}
-	gate, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
-	if err == nil {
-		if err = unix.SetNonblock(gate, true); err == nil { // the runtime waits only for such
-			ev.Fd = int32(ep)
-			err = unix.EpollCtl(gate, unix.EPOLL_CTL_ADD, ep, &ev)
-		}
-		if err != nil {
-			unix.Close(gate)
-		}
-	}
+	gate, timer, err := newGate(ep)
 	if err != nil {
 		unix.Close(ep)
 		unix.Close(wake)
 		return nil, err
 	}
-	p := &poller{t: t, ep: ep, gate: gate, file: os.NewFile(uintptr(gate), "epoll"), wakeFd: wake, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now(), rate: rate{limit: t.cfg.busyRate}}
-	if p.parked, err = p.file.SyscallConn(); err != nil {
+	p := &poller{t: t, ep: ep, gate: gate, timer: timer, file: os.NewFile(uintptr(gate), "epoll"), wakeFd: wake, recv: newReceiver(pollBuf), health: &readHealth{}, gone: make(chan struct{}), askedAt: t.clock.Now(), rate: rate{limit: t.cfg.busyRate}}
+	if p.parked, err = p.file.SyscallConn(); err != nil || t.cfg.unparked {
 		p.parked = nil
 	}
 	go p.run()
 	return p, nil
+}
+
+// newGate makes a gate to an epoll, open, and the timer in it.
+func newGate(ep int) (gate, timer int, err error) {
+	if gate, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return 0, 0, err
+	}
+	if timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK); err != nil {
+		unix.Close(gate)
+		return 0, 0, err
+	}
+	err = unix.SetNonblock(gate, true) // the runtime waits only for such
+	for _, fd := range []int{ep, timer} {
+		ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
+		if err == nil {
+			err = unix.EpollCtl(gate, unix.EPOLL_CTL_ADD, fd, &ev)
+		}
+	}
+	if err != nil {
+		unix.Close(gate)
+		unix.Close(timer)
+	}
+	return gate, timer, err
 }
 
 // setGate opens or shuts the gate. What is there when it opens counts as coming then.
@@ -118,9 +133,9 @@ func (p *poller) setGate(shut bool) {
 // A poller that is woken for every event spends more on waking than on reading, and so does
 // the kernel of whoever sends. Above busyRate events a second it sleeps for busyNap between
 // rounds and takes what has come: the kernel notes when bytes come, so no instant suffers.
-const busyRate = 5000
+const busyRate = 2000
 
-var busyNap = unix.NsecToTimespec(200_000)
+var busyNap = unix.NsecToTimespec(500_000)
 
 // A rate tells whether events come often, looked at every hundredth of a second.
 type rate struct {
@@ -186,6 +201,7 @@ func (p *poller) close() {
 	unix.Write(p.wakeFd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	<-p.gone
 	p.file.Close()
+	unix.Close(p.timer)
 	unix.Close(p.ep)
 	unix.Close(p.wakeFd)
 }
@@ -250,7 +266,9 @@ func (p *poller) run() {
 		}
 	}
 	for !p.turn() { // the runtime cannot wait for an epoll here
-		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(p.ep), Events: unix.POLLIN}}, -1); err != nil && err != unix.EINTR {
+		if p.shut {
+			unix.Nanosleep(&busyNap, nil)
+		} else if _, err := unix.Poll([]unix.PollFd{{Fd: int32(p.ep), Events: unix.POLLIN}}, -1); err != nil && err != unix.EINTR {
 			time.Sleep(time.Millisecond)
 		}
 	}
@@ -259,11 +277,8 @@ func (p *poller) run() {
 // turn reads what there is and returns when there is nothing more, or true when the poller was
 // closed. It begins when something came, and at once where the turn before missed that.
 func (p *poller) turn() (over bool) {
-	p.blocked, p.wokenAt = true, p.t.clock.Now()
+	p.blocked, p.wokenAt = !p.shut, p.t.clock.Now()
 	for {
-		if p.shut {
-			unix.Nanosleep(&busyNap, nil)
-		}
 		asked := p.t.clock.Now()
 		n, err := epollNow(p.ep, p.events[:])
 		p.rate.roll(asked)
@@ -297,10 +312,21 @@ func (p *poller) turn() (over bool) {
 		}
 		p.blocked = false
 		p.setGate(p.rate.high && p.health.lag.n.Load() > 0)
-		if n < pollBatch && !p.shut && len(p.more) == 0 {
+		if n < pollBatch && len(p.more) == 0 {
+			if p.shut {
+				p.nap()
+			}
 			p.worked = p.t.clock.Now() - p.askedAt
 			return false
 		}
+	}
+}
+
+// nap has the timer wake the poller in a moment.
+func (p *poller) nap() {
+	spec := unix.ItimerSpec{Value: busyNap}
+	if _, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); errno != 0 {
+		p.setGate(false)
 	}
 }
 

@@ -17,6 +17,12 @@ import (
 // poller parked before each. Whatever a poller does between them, it takes every frame.
 func TestPollerRates(t *testing.T) {
 	material.RealTime(t)
+	for name, unparked := range map[string]bool{"parked": false, "blocked": true} {
+		t.Run(name, func(t *testing.T) { pollerRates(t, unparked) })
+	}
+}
+
+func pollerRates(t *testing.T, unparked bool) {
 	const streams, rounds, often, rarely = 8, 4, 200, 3
 	url := rawServer(t, func(_ int, c net.Conn, r *bufio.Reader) {
 		if _, _, err := readRequest(r); err != nil {
@@ -37,7 +43,7 @@ func TestPollerRates(t *testing.T) {
 		}
 		io.WriteString(c, chunk(doneEvent)+"0\r\n\r\n")
 	})
-	r := newRig(t, Config{URLs: []string{url}, busyRate: 400})
+	r := newRig(t, Config{URLs: []string{url}, busyRate: 400, unparked: unparked})
 	for i := range streams {
 		r.Send(request(uint64(i + 1)))
 	}

@@ -122,6 +122,7 @@ type Config struct {
 	CountEvery uint64
 
 	blocking bool  // a goroutine a connection where a poller could read, to measure against
+	unparked bool  // pollers block in system calls, as where the runtime cannot wait for them
 	busyRate int64 // events a second from which a poller naps between reads; 0 is the default
 }
 
