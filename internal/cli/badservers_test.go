@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 )
@@ -133,6 +134,7 @@ func stream(c net.Conn, tokens int, usage string, pause time.Duration) bool {
 // times scaled to tenths of seconds: each run ends in bounded time, as the design says, and says
 // why.
 func TestBadServers(t *testing.T) {
+	material.RealTime(t)
 	traces := filepath.Join(t.TempDir(), "traces")
 	if code, _, errOut := weir("corpus", "generate", "-o", traces, "--traces", "4", "--seed", "3", "--sub-agents", "-1"); code != exitOK {
 		t.Fatal(errOut)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/http2/h2c"
 
 	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/sim"
 	"github.com/weirbench/weir/internal/sim/simhttp"
@@ -49,6 +50,7 @@ type measured struct {
 // nothing else: the probes before it get through, a calibration over the same is made and kept
 // for this host, the next run takes the kept one, and the bound stands in the result.
 func TestCalibrated(t *testing.T) {
+	material.RealTime(t)
 	weir, err := exec.LookPath("weir")
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/sim"
@@ -25,6 +26,7 @@ import (
 // TestClientAgainstFaults sends to the simulated engine while it does each thing wrong that it
 // knows, and wants the class that says so, in bounded time.
 func TestClientAgainstFaults(t *testing.T) {
+	material.RealTime(t)
 	want := map[string]record.Class{
 		"http-error": record.FailStatus, "context-overflow": record.FailContextOverflow,
 		"reset-before": record.FailResetBefore, "reset-after,after=2": record.FailResetAfter,
@@ -183,6 +185,7 @@ func (fiveTokens) Open() io.Reader { return strings.NewReader(fiveTokensBody) }
 // and no bound where there was no calibration. Every request has
 // a bound, also one that is answered before its sender runs again.
 func TestBundleKnowsItsClient(t *testing.T) {
+	material.RealTime(t)
 	dir := filepath.Join(t.TempDir(), "b")
 	_, out, errOut := weir("load", "--url", simServer(t, 120_000, 0), "--model", "glm-5.2", "--isl", "1024", "--osl", "8",
 		"--conversations", "20", "-c", "4", "--calibrate", "never", "-o", dir)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/result"
@@ -130,6 +131,7 @@ func TestChunkTimes(t *testing.T) {
 
 // TestRanOut: a load whose conversations end before its time says so and what gives it more.
 func TestRanOut(t *testing.T) {
+	material.RealTime(t)
 	url := simServer(t, 1_000_000, 0)
 	for loop, duration := range map[bool]string{false: "50s", true: "2s"} { // the first ends when nothing is left
 		args := []string{"load", "--url", url, "--model", "glm-5.2", "--mode", "closed", "-c", "8", "--duration", duration, "--conversations", "8", "--isl", "64", "--osl", "2",
@@ -167,6 +169,7 @@ func TestSeedsAreCold(t *testing.T) {
 // TestOverflowTiers: whatever usage says, the server's counters tell the passes' hits by tier,
 // and both engines' second pass comes from the host.
 func TestOverflowTiers(t *testing.T) {
+	material.RealTime(t)
 	for _, engine := range []string{"sglang", "vllm"} {
 		url := simEngine(t, engine, 120_000, 1_000_000)
 		dir := filepath.Join(t.TempDir(), "b")

@@ -7,11 +7,14 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/weirbench/weir/internal/material"
 )
 
 // TestScrapeSaysSimulated: the lines of a simulated engine are headed so, those of another server
 // are not.
 func TestScrapeSaysSimulated(t *testing.T) {
+	material.RealTime(t)
 	real := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintln(w, "sglang:num_running_reqs 1")
 	}))

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // realTime are the scripts that start processes which must do something in time.
-var realTime = map[string]bool{"calibrate": true, "interrupt": true, "launch": true}
+var realTime = map[string]bool{"calibrate": true, "containers": true, "gpu": true, "interrupt": true, "launch": true, "shareserver": true, "sweepcancel": true}
 
 // TestScript runs the commands as commands: flags, output and exit codes.
 func TestScript(t *testing.T) { runScripts(t, false) }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2/h2c"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 )
@@ -71,6 +72,7 @@ func (c *stallingClock) Now() int64 {
 // stream come 20 ms apart. The instant of the first is then wrong, and the record must say by
 // how much; that of the second is exact. So it is over TLS and HTTP/2 too.
 func TestDoubtOfGoroutines(t *testing.T) {
+	material.RealTime(t)
 	const apart = 20 * time.Millisecond
 	for _, way := range spoken {
 		t.Run(way.name, func(t *testing.T) {
@@ -145,6 +147,7 @@ func stalledOnce(t *testing.T, protocol Protocol, secure bool, apart time.Durati
 // TestBoundsOverAll sends to a server that writes its own times over everything that is
 // spoken: every request has a bound, and no instant is before the server's.
 func TestBoundsOverAll(t *testing.T) {
+	material.RealTime(t)
 	for _, load := range []Load{{}, {TLS: true}, {Protocol: HTTP2}, {Protocol: H2C}} {
 		t.Run(load.spoken(), func(t *testing.T) {
 			url, stop, err := StartPace(t.Context(), nil, load.server())

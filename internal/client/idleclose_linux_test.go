@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 )
 
@@ -78,6 +79,7 @@ func (h *hasty) hangUp(c *net.TCPConn) {
 // when they are used again. Each is answered, by a second sending where one is due, but those
 // that the server's kernel had acknowledged: they fail, and are never sent again.
 func TestHastyServer(t *testing.T) {
+	material.RealTime(t)
 	const lanes, each = 8, 250
 	for way, blocking := range ways {
 		t.Run(way, func(t *testing.T) {

@@ -286,6 +286,7 @@ var ways = map[string]bool{"poller": false, "goroutine": true}
 
 // TestFailures sends to servers that go wrong in every way and wants the class that says how.
 func TestFailures(t *testing.T) {
+	material.RealTime(t)
 	head := func(status, body string) string {
 		return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 )
@@ -17,6 +18,7 @@ import (
 // TestDoubt stalls the reader while two tokens of a stream arrive 20 ms apart. The instant of
 // the first is then wrong, and the record must say by how much.
 func TestDoubt(t *testing.T) {
+	material.RealTime(t)
 	const apart = 20 * time.Millisecond
 	rest := chunk(token("b")) + chunk(doneEvent) + "0\r\n\r\n"
 	all := len(sseHead) + len(chunk(token("a"))) + len(rest)

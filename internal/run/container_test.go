@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/material"
 )
 
 // fakeDocker stands in for docker and podman where no container engine runs: it keeps their
@@ -115,6 +116,7 @@ func until(t *testing.T, what string, done func() bool) {
 // TestContainers runs processes in containers: they find their files by the names that their
 // arguments have, and after the stop no container is left, also of one that ignored its end.
 func TestContainers(t *testing.T) {
+	material.RealTime(t)
 	for _, runtime := range []string{"docker", "podman"} {
 		t.Run(runtime, func(t *testing.T) {
 			fake := fakeContainers(t, runtime)
@@ -157,6 +159,7 @@ func TestContainers(t *testing.T) {
 
 // TestContainerLeft reports a container that cannot be removed.
 func TestContainerLeft(t *testing.T) {
+	material.RealTime(t)
 	fake := fakeContainers(t, "docker")
 	t.Setenv("STUCK", "1")
 	defer func(d time.Duration) { cleanWait = d }(cleanWait)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -29,6 +30,7 @@ import (
 // TestDevicesRead measures a point with a fake nvidia-smi that draws 500 W on one device and loses
 // another, and with a DCGM exporter among the metrics: both are in the result.
 func TestDevicesRead(t *testing.T) {
+	material.RealTime(t)
 	srv, err := simhttp.New(simhttp.Options{Engine: "sglang", Model: "m", Speed: 1, Fixed: &sim.Fixed{TTFT: int64(20 * time.Millisecond), ITL: int64(time.Millisecond), ContextLen: 1 << 20}})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/corpus"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -72,6 +73,7 @@ const (
 // TestBadServers runs a point against servers that fail in named ways: every run ends in time
 // with a result that is not valid, says why, and accounts for what it sent.
 func TestBadServers(t *testing.T) {
+	material.RealTime(t)
 	hijack := func(w http.ResponseWriter, after string) {
 		c, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/result"
 )
 
 // TestLyingServers runs a point against servers that answer well and count badly: the run ends
 // with a result, and one that is not valid and says why.
 func TestLyingServers(t *testing.T) {
+	material.RealTime(t)
 	for _, s := range []struct {
 		name, usage string
 		code        result.Code

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -26,6 +27,7 @@ import (
 // at the start of a pass still holds no request of it, so the tiers of every pass are of its own
 // prompt tokens, to the token, and add up to the total that usage gives.
 func TestPassesAreToldApart(t *testing.T) {
+	material.RealTime(t)
 	set := facts.Embedded()
 	model, err := set.ModelByName("glm-5.2")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/material"
 )
 
 func shell(name, script string) engine.Process {
@@ -17,6 +18,7 @@ func shell(name, script string) engine.Process {
 
 // TestStopGroup stops a process that ignores TERM and has children of its own.
 func TestStopGroup(t *testing.T) {
+	material.RealTime(t)
 	dir := t.TempDir()
 	g := newGroup(dir, dir, nil)
 	if err := g.start(shell("stubborn", "trap '' TERM; sleep 600 & echo $! >pid; echo up; wait; sleep 600")); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/scrape"
@@ -20,6 +21,7 @@ import (
 // TestScraped runs a point against the simulated server as SGLang and as vLLM: its usage gives
 // the total of the hits, its counters the tiers, and both agree to the token.
 func TestScraped(t *testing.T) {
+	material.RealTime(t)
 	set := facts.Embedded()
 	model, err := set.ModelByName("glm-5.2")
 	if err != nil {

@@ -15,12 +15,14 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 )
 
 // TestBadEndpoints scrapes endpoints that are slow, huge, malformed, dying and absent beside a
 // good one: the good one has its samples, every other its error.
 func TestBadEndpoints(t *testing.T) {
+	material.RealTime(t)
 	var n atomic.Int64
 	serve := func(h http.HandlerFunc) string {
 		s := httptest.NewServer(h)

@@ -259,6 +259,12 @@ func (b *browser) eval(js string) any {
 	return r.Result.Value
 }
 
+// leave runs what leads to another page; this one may be gone before it can answer.
+func (b *browser) leave(js string) {
+	b.t.Helper()
+	b.ask("Runtime.evaluate", map[string]any{"expression": js, "returnByValue": true})
+}
+
 // until waits until an expression is true. While one page gives way to another it may throw, or
 // have nowhere to run.
 func (b *browser) until(js string) {
@@ -462,12 +468,12 @@ func TestBrowserServe(t *testing.T) {
 	b.open(srv.URL + "/")
 	b.accessible(t)
 	b.keep("serve-index")
-	b.eval(`(()=>{const s=document.querySelector("select[name=x]"); s.value="ttft_p90"; s.dispatchEvent(new Event("change"))})()`)
+	b.leave(`(()=>{const s=document.querySelector("select[name=x]"); s.value="ttft_p90"; s.dispatchEvent(new Event("change"))})()`)
 	b.until(`location.search.includes("x=ttft_p90") && document.readyState === "complete"`)
 	b.until(`document.querySelector(".frontier").textContent.includes("Time to first token, p90 (s)")`)
-	b.eval(`history.back()`)
+	b.leave(`history.back()`)
 	b.until(`location.search === "" && document.querySelector(".frontier").textContent.includes("interactivity")`)
-	b.eval(`[...document.querySelectorAll(".facet a")].find((a) => a.textContent.startsWith("none")).click()`)
+	b.leave(`[...document.querySelectorAll(".facet a")].find((a) => a.textContent.startsWith("none")).click()`)
 	b.until(`location.search.includes("offload=none")`)
 	b.until(`document.querySelector(".top").textContent.includes("4 of 8 runs, the rest is hidden by filters")`)
 
@@ -478,7 +484,7 @@ func TestBrowserServe(t *testing.T) {
 		b.eval(fmt.Sprintf(`document.querySelector('tr[data-id="%s"] td:nth-child(2)').dispatchEvent(new MouseEvent("click", {bubbles: true, shiftKey: %v}))`, e.Result.ID, i > 0))
 	}
 	b.until(`document.querySelectorAll("tr.pinned").length === 2 && !document.getElementById("basket").hidden`)
-	b.eval(`document.querySelector("#basket a").click()`)
+	b.leave(`document.querySelector("#basket a").click()`)
 	b.until(`location.pathname === "/compare" && document.querySelector(".sentence").textContent.includes("times the throughput per GPU of A: better")`)
 	b.accessible(t)
 	b.keep("serve-compare")

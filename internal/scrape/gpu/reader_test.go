@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/record"
 )
 
@@ -155,6 +156,7 @@ func TestReader(t *testing.T) {
 // TestReaderHangs: a tool that hangs, and what it started, is ended at the deadline and reported,
 // and the next reading is taken.
 func TestReaderHangs(t *testing.T) {
+	material.RealTime(t)
 	f := newFake(t, "nvidia-smi", "#!/bin/sh\nsleep 600 & sleep 600\n", fmt.Sprintf(row, 0, 0))
 	r, p := read(t, f, 300*time.Millisecond)
 	r.o.Deadline = 300 * time.Millisecond
