@@ -14,7 +14,7 @@ import (
 // of several rounds the shortest counts.
 const (
 	clockRounds   = 8
-	clockDeadline = 5 * time.Second
+	clockDeadline = 10 * time.Second
 )
 
 // ClockOffset asks a node that runs ServeClock how far its clock is from this one's.
