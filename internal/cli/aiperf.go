@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -122,6 +123,7 @@ type profile struct {
 	out        aiperf.Options
 	dataset    map[string]any // where the traces come from
 	entries    int
+	slice      float64 // seconds of a time slice where no flag says
 	maxContext int64
 	problems   []string
 	limit      clientLimit
@@ -167,6 +169,37 @@ func (p *profile) seconds(name string, def float64) int64 {
 	return int64(p.number(name, def, 0, 366*86400) * 1e9)
 }
 
+// seed is --random-seed, that of the preset, or as with AIPerf a fresh one, which is said. A fresh one
+// has 53 bits, so that every reader of JSON keeps it.
+func (p *profile) seed(preset bool) uint64 {
+	if v := p.text("--random-seed", ""); v != "" {
+		n, err := strconv.ParseUint(v, 10, 63)
+		if err != nil {
+			p.fail("--random-seed %q: need a whole number from 0 to %d", v, math.MaxInt64)
+		}
+		return n
+	}
+	if preset {
+		return 42
+	}
+	n := rand.Uint64N(1 << 53)
+	p.args.notes = append(p.args.notes, fmt.Sprintf("no --random-seed, so the seed is a fresh one: %d", n))
+	return n
+}
+
+// threshold is --failed-request-threshold. A given 0 ends the run with the first failure that counts.
+func (p *profile) threshold(def float64) float64 {
+	f := p.number("--failed-request-threshold", def, 0, 1)
+	if f == 0 && p.has("--failed-request-threshold") {
+		return math.SmallestNonzeroFloat64
+	}
+	return f
+}
+
+// timedGrace bounds the grace after a warm-up by time where no flag says, nanoseconds
+// (timing/config.py, 2026-10).
+const timedGrace = int64(300e9)
+
 // violate notes what the scenario forbids.
 func (p *profile) violate(format string, a ...any) {
 	p.violations = append(p.violations, fmt.Sprintf(format, a...))
@@ -209,10 +242,10 @@ func (p *profile) read() error {
 	p.conc = p.whole("--concurrency", int(def(1, 8)), 1)
 	o := replay.InferenceX(p.conc, 0)
 	o.DurationNs = p.seconds("--benchmark-duration", def(1800, 3600))
-	o.Seed = uint64(p.whole("--random-seed", 42, 0))
+	o.Seed = p.seed(preset)
 	o.StartMin = p.number("--trajectory-start-min-ratio", def(0, 0.25), 0, 1)
 	o.StartMax = p.number("--trajectory-start-max-ratio", def(1, 0.75), 0, 1)
-	o.PressureRequests = p.whole("--warmup-requests-per-lane", 10, 0)
+	o.PressureRequests = p.whole("--warmup-requests-per-lane", int(def(0, 10)), 0)
 	if p.has("--warmup-duration") {
 		if p.has("--warmup-requests-per-lane") {
 			p.fail("--warmup-duration and --warmup-requests-per-lane are both given: pass one")
@@ -221,10 +254,14 @@ func (p *profile) read() error {
 	}
 	o.TraceIdleCapNs = p.seconds("--trace-idle-gap-cap-seconds", def(0, 300))
 	o.SystemIdleCapNs = p.seconds("--system-idle-gap-cap-seconds", 10)
-	o.WarmupGraceNs = p.seconds("--warmup-grace-period", 1800)
 	o.GraceNs = p.seconds("--benchmark-grace-period", 30)
+	grace := def(0, 1800) // 0 is unlimited
+	if o.PressureNs > 0 && !preset {
+		grace = float64(max(o.GraceNs, min(o.PressureNs, timedGrace))) / 1e9
+	}
+	o.WarmupGraceNs = p.seconds("--warmup-grace-period", grace)
 	o.WarmupGraceFixed = true
-	o.FailedThreshold = p.number("--failed-request-threshold", 0.10, 0, 1)
+	o.FailedThreshold = p.threshold(def(0, 0.10))
 	o.MaxRequests = uint64(p.whole("--request-count", 0, 0))
 	o.MaxTrees = uint64(p.whole("--num-sessions", 0, 0))
 	o.MaxOut = int64(p.whole("--synthesis-max-osl", 0, 0))
@@ -241,7 +278,8 @@ func (p *profile) read() error {
 		}
 	}
 	p.opt = o
-	p.entries = p.whole("--num-dataset-entries", 0, 0)
+	p.entries = p.whole("--num-dataset-entries", int(def(0, 393)), 0)
+	p.slice = def(0, 1)
 	p.maxContext = int64(p.whole("--max-context-length", 0, 0))
 	p.locks(salt)
 	return p.settle()
@@ -443,7 +481,7 @@ func (p *profile) export() {
 	}
 	p.out = aiperf.Options{
 		Dir: dir, Prefix: prefix, Program: "weir-" + buildVersion(), Command: p.line, Scenario: p.scenario,
-		SliceNs: p.seconds("--slice-duration", 0), NoRecords: level == "summary", NoServer: p.has("--no-server-metrics"),
+		SliceNs: p.seconds("--slice-duration", p.slice), NoRecords: level == "summary", NoServer: p.has("--no-server-metrics"),
 		Input: map[string]any{"flags": p.args.values},
 	}
 	if p.has("--api-key") {

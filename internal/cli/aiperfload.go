@@ -63,7 +63,7 @@ func (p *profile) readLoad() {
 		Concurrency: p.conc, PrefillConcurrency: p.whole("--prefill-concurrency", 0, 1), RampNs: p.seconds("--concurrency-ramp-duration", 0),
 		WarmupRequests: p.whole("--warmup-request-count", 0, 0), MaxRequests: uint64(p.whole("--request-count", 0, 0)),
 		DurationNs: p.seconds("--benchmark-duration", 0), GraceNs: p.seconds("--benchmark-grace-period", 30),
-		FailedThreshold: p.number("--failed-request-threshold", 0, 0, 1), Seed: uint64(p.whole("--random-seed", 42, 0)), Shape: 1,
+		FailedThreshold: p.threshold(0), Seed: p.seed(false), Shape: 1,
 	}
 	l.Seed = o.Seed
 	p.arrivals(&o)
