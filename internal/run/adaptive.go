@@ -33,13 +33,17 @@ const (
 	leastGain = 0.01
 )
 
-// An Outcome is what is known of a job: Throughput in tokens per second and GPU, and
-// Interactivity in tokens per second and user; both 0 when it gave no valid result.
-type Outcome struct{ Throughput, Interactivity float64 }
+// An Outcome is what is known of a job: Throughput in tokens per second and GPU, and the two
+// measures of tokens per second and user: Interactivity at p90, and Sum, all output tokens over all
+// time, which takes no least number of requests. A 0 is unknown; all are when there is no valid
+// result.
+type Outcome struct{ Throughput, Interactivity, Sum float64 }
 
-func (o *Outcome) ok() bool { return o != nil && o.Throughput > 0 && o.Interactivity > 0 }
+func (o *Outcome) ok() bool {
+	return o != nil && o.Throughput > 0 && (o.Interactivity > 0 || o.Sum > 0)
+}
 
-// OutcomeOf reads the two axes of a result; p50 stands in where p90 has too few samples.
+// OutcomeOf reads the axes of a result; p50 stands in where p90 has too few samples.
 func OutcomeOf(r *result.Result) *Outcome {
 	o := &Outcome{}
 	if r == nil || !r.Valid {
@@ -51,7 +55,26 @@ func OutcomeOf(r *result.Result) *Outcome {
 	if v := cmp.Or(r.Intvty.E2ENorm.P90, r.Intvty.E2ENorm.P50); v != nil {
 		o.Interactivity = *v
 	}
+	if v := r.Intvty.E2ESum; v != nil {
+		o.Sum = *v
+	}
 	return o
+}
+
+// oneMeasure gives the outcomes of a series one measure of interactivity: a percentile where every
+// valid one has it, else the sum, since a short point has too few requests for a percentile. A
+// valid outcome without that measure counts as none.
+func oneMeasure(done []*Outcome, line []int) []*Outcome {
+	sum := slices.ContainsFunc(line, func(k int) bool { return done[k].ok() && done[k].Interactivity == 0 })
+	out := slices.Clone(done)
+	for _, k := range line {
+		if sum && done[k] != nil {
+			o := *done[k]
+			o.Interactivity = o.Sum
+			out[k] = &o
+		}
+	}
+	return out
 }
 
 // series names what a point shares with those that differ in concurrency alone, and with those
@@ -170,6 +193,7 @@ func (a *Adaptive) first(jobs []*Job, line []int) (int, string) {
 // plateau ends; below the first one what interactivity grew by.
 func gainIn(jobs []*Job, done []*Outcome, line []int) (best int, why string, gain float64) {
 	best = -1
+	done = oneMeasure(done, line)
 	var tops Outcome
 	var tried, good []int // places in line
 	for at, k := range line {
