@@ -36,6 +36,7 @@ func TestRefusedFlags(t *testing.T) {
 		{"sweep", "--gpu-hours -4 --adaptive", "from 0 to"},
 		{"sweep", "--unclean restart", "without --share-server"},
 		{"sweep", "--adaptive -j 4", "with --adaptive"},
+		{"sweep", "--no-control", "without --adaptive"},
 		{"sweep", "--slurm-submit-only", "without --fleet"},
 		{"sweep point demo", "--recipes nodir", "no such folder"},
 		{"sweep point", "--recipes " + example + "master.yaml", "that is a file"},

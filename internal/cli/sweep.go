@@ -37,6 +37,7 @@ type sweepFlags struct {
 	poll     time.Duration
 	submit   bool
 	adaptive bool
+	bare     bool // no control of the sweep's own
 	gpuHours float64
 	share    bool
 	unclean  string
@@ -61,6 +62,11 @@ func (f *sweepFlags) add(cmd *cobra.Command) {
 func (f *sweepFlags) check(given *pflag.FlagSet) error {
 	if f.adaptive {
 		if err := without(given, "with --adaptive, which takes one point at a time", "parallel", "share-server", "priority"); err != nil {
+			return err
+		}
+	}
+	if !f.adaptive {
+		if err := without(given, "without --adaptive, which adds controls", "no-control"); err != nil {
 			return err
 		}
 	}
@@ -169,6 +175,7 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.StringVar(&f.fleet, "fleet", "", "fleet.yaml: how points are run on the cluster of their runner")
 	durationVar(fl, &f.poll, "poll", 2*time.Second, time.Millisecond, "time between two looks at a scheduler's queue")
 	fl.BoolVar(&f.adaptive, "adaptive", false, "measure only the points that the frontier gains from")
+	fl.BoolVar(&f.bare, "no-control", false, "with --adaptive, add no point without offload beside one with it where the file has none")
 	floatVar(fl, &f.gpuHours, "gpu-hours", 0, 1e9, "begin no point that would take more than what is left of this; 0 is without limit")
 	fl.BoolVar(&f.share, "share-server", false, "measure the concurrencies of a search-space entry one after the other on one server")
 	fl.StringVar(&f.unclean, "unclean", string(run.UncleanInvalid), "with --share-server, what becomes of a point whose server could not be emptied: invalid, or restart the server")
@@ -316,11 +323,22 @@ func prepare(points []*spec.Point, c *corpus.Corpus, f sweepFlags) ([]*run.Job, 
 		if f.seed >= 0 {
 			p.Weir.Seed = uint64(f.seed)
 		}
+	}
+	var controlOf map[string][]string
+	if f.adaptive && !f.bare {
+		points, controlOf = run.WithControls(points)
+	}
+	for _, p := range points {
+		of := controlOf[p.ID()]
 		for r := range max(1, p.Weir.Repeats) {
 			j, err := f.launch.job(p, c, f.corpus, r)
+			if err != nil && len(of) > 0 {
+				return nil, fmt.Errorf("the control without offload that the sweep adds beside concurrency %d: %w; --no-control leaves it out", p.Conc, err)
+			}
 			if err != nil {
 				return nil, err
 			}
+			j.ControlOf = of
 			jobs = append(jobs, j)
 		}
 	}

@@ -81,6 +81,9 @@ func (t *sweepTable) row(u run.Update) string {
 	if !r.Valid {
 		verdict = "invalid: " + r.Reasons[0].Text
 	}
+	if len(r.ControlOf) > 0 {
+		verdict += ", a control that the sweep added"
+	}
 	if missed := r.Missed(); r.Valid && len(missed) > 0 {
 		verdict += ", misses its service level: " + strings.Join(missed, "; ")
 	}

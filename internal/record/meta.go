@@ -21,9 +21,12 @@ type Meta struct {
 	// Processes are the command lines of everything that was started.
 	Processes []Process `json:"processes,omitempty"`
 
-	Seed      uint64 `json:"seed"`
-	Repeat    int    `json:"repeat"`    // which repeat of the point this is, from 0
-	Semantics string `json:"semantics"` // replay semantics with its version, "agentx-1"
+	Seed   uint64 `json:"seed"`
+	Repeat int    `json:"repeat"` // which repeat of the point this is, from 0
+	// ControlOf are the ids of points with offload beside which a sweep added this one without, which
+	// its file does not have; empty for points of the file.
+	ControlOf []string `json:"control_of,omitempty"`
+	Semantics string   `json:"semantics"` // replay semantics with its version, "agentx-1"
 	// Replay are the resolved replay.Options, or the replay.Load, that made the schedule.
 	Replay json.RawMessage `json:"replay,omitempty"`
 	Corpus Corpus          `json:"corpus"`

@@ -67,7 +67,7 @@ func derive(b *record.Bundle, requests iter.Seq2[*record.Request, error], sample
 		Definitions: Definitions,
 		PointID:     m.PointID,
 		Reasons:     []Finding{}, Warnings: []Finding{},
-		Seed: m.Seed, Repeat: m.Repeat, Semantics: m.Semantics, Corpus: m.Corpus,
+		Seed: m.Seed, Repeat: m.Repeat, ControlOf: m.ControlOf, Semantics: m.Semantics, Corpus: m.Corpus,
 		Engine: m.Engine, Recorder: m.Weir,
 		Simulated: m.Simulated, Virtual: m.Virtual, SimError: m.SimError, SimSpeed: m.SimSpeed,
 	}

@@ -38,8 +38,11 @@ type Result struct {
 	Reasons  []Finding `json:"invalid_reasons"` // empty when Valid
 	Warnings []Finding `json:"warnings"`
 
-	Seed      uint64        `json:"seed"`
-	Repeat    int           `json:"repeat"`
+	Seed   uint64 `json:"seed"`
+	Repeat int    `json:"repeat"`
+	// ControlOf are the ids of points with offload beside which the sweep added this one without;
+	// empty for points that the file has.
+	ControlOf []string      `json:"control_of,omitempty"`
 	Semantics string        `json:"semantics"`
 	Corpus    record.Corpus `json:"corpus"`
 	Engine    record.Engine `json:"engine"`

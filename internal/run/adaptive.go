@@ -15,7 +15,8 @@ import (
 // An Adaptive sweep chooses, among the points of a search space, the one to measure next: first,
 // in every series (points that differ in concurrency alone), the one nearest the predicted knee;
 // then, with whatever was measured, the one where the frontier has most to gain. Beside a point
-// with offload it measures the same concurrency without. It stops when the budget is spent or
+// with offload it measures the same concurrency without, and begins none whose control it cannot
+// pay for. It stops when the budget is spent or
 // nothing has a gain worth a run.
 type Adaptive struct {
 	// GPUHours is the budget; 0 is without limit. A point costs its GPUs times its duration,
@@ -83,9 +84,7 @@ func series(p *spec.Point) (own, twin string) {
 	q := *p
 	q.Conc, q.Name, q.Origin = 0, "", spec.Origin{}
 	own = key(q)
-	q.Offload = spec.Offload{}
-	q.Weir.HostRatioPPM, q.Weir.HostBytesPerRank, q.Weir.WritePolicy = 0, 0, ""
-	return own, key(q)
+	return own, key(*q.WithoutOffload())
 }
 
 func key(p spec.Point) string {
@@ -102,7 +101,7 @@ func cost(j *Job) float64 {
 	return float64(n) * time.Duration(j.Point.DurationNs).Hours()
 }
 
-func offloads(j *Job) bool { return j.Point.Offload.Mode != "" && j.Point.Offload.Mode != "none" }
+func offloads(j *Job) bool { return j.Point.Offloads() }
 
 // Next is the job to measure next and why; ok is false with the reason to stop. done has an
 // Outcome for every job that was tried.
@@ -114,11 +113,15 @@ func (a *Adaptive) Next(jobs []*Job, done []*Outcome) (next int, why string, ok 
 		}
 	}
 	next, why, gain := a.choose(jobs, done)
-	switch {
-	case next < 0:
+	if next < 0 {
 		return -1, why, false
-	case a.GPUHours > 0 && spent+cost(jobs[next]) > a.GPUHours:
-		return -1, fmt.Sprintf("the budget: %.2f of %.2f GPU hours are spent, the next point (%s) takes %.2f", spent, a.GPUHours, why, cost(jobs[next])), false
+	}
+	takes, with := cost(jobs[next]), ""
+	for _, k := range controls(jobs, done, next) {
+		takes, with = takes+cost(jobs[k]), " with its control"
+	}
+	if a.GPUHours > 0 && spent+takes > a.GPUHours {
+		return -1, fmt.Sprintf("the budget: %.2f of %.2f GPU hours are spent, the next point (%s)%s takes %.2f", spent, a.GPUHours, why, with, takes), false
 	}
 	if gain > 0 {
 		why = fmt.Sprintf("%s; gain %.3f", why, gain)
@@ -126,31 +129,49 @@ func (a *Adaptive) Next(jobs []*Job, done []*Outcome) (next int, why string, ok 
 	return next, why, true
 }
 
+// controls are the jobs without offload, not tried yet, that stand beside one with it.
+func controls(jobs []*Job, done []*Outcome, i int) (out []int) {
+	if !offloads(jobs[i]) {
+		return nil
+	}
+	_, twin := series(jobs[i].Point)
+	for k, c := range jobs {
+		if done[k] == nil && !offloads(c) && c.Point.Conc == jobs[i].Point.Conc {
+			if _, other := series(c.Point); other == twin {
+				out = append(out, k)
+			}
+		}
+	}
+	return out
+}
+
 func (a *Adaptive) choose(jobs []*Job, done []*Outcome) (int, string, float64) {
-	own, twin := make([]string, len(jobs)), make([]string, len(jobs))
+	own := make([]string, len(jobs))
 	for i, j := range jobs {
-		own[i], twin[i] = series(j.Point)
+		own[i], _ = series(j.Point)
 	}
 	for i, j := range jobs {
-		if done[i] == nil || !offloads(j) {
+		if done[i] == nil {
 			continue
 		}
-		for k, c := range jobs {
-			if done[k] == nil && !offloads(c) && twin[k] == twin[i] && c.Point.Conc == j.Point.Conc {
-				return k, fmt.Sprintf("the control without offload beside concurrency %d", c.Point.Conc), 0
+		if open := controls(jobs, done, i); len(open) > 0 {
+			why := fmt.Sprintf("the control without offload beside concurrency %d", j.Point.Conc)
+			if len(jobs[open[0]].ControlOf) > 0 {
+				why += ", which the file does not have and the sweep added"
 			}
+			return open[0], why, 0
 		}
 	}
 	seen := map[string]bool{}
 	best, why, most := -1, "no point has a gain worth a run", leastGain
 	for i := range jobs {
-		if seen[own[i]] {
+		if seen[own[i]] || len(jobs[i].ControlOf) > 0 { // an added control is measured beside its point alone
 			continue
 		}
 		seen[own[i]] = true
 		var line []int // the series by concurrency
 		for k := range jobs {
-			if own[k] == own[i] {
+			if own[k] == own[i] && len(jobs[k].ControlOf) == 0 {
 				line = append(line, k)
 			}
 		}

@@ -54,7 +54,7 @@ func endFailed(dir string, f *Failure) error {
 
 // job makes the job again that was submitted, with the corpus where it needs one.
 func (js *JobSpec) job(m *Member, c *corpus.Corpus) (*Job, error) {
-	j := &Job{Point: m.Point, Repeat: m.Repeat, Recipe: js.Recipe, Replay: m.Replay, Version: js.Version, CorpusPath: js.Corpus, Corpus: c,
+	j := &Job{Point: m.Point, Repeat: m.Repeat, ControlOf: m.ControlOf, Recipe: js.Recipe, Replay: m.Replay, Version: js.Version, CorpusPath: js.Corpus, Corpus: c,
 		ClientLimit: js.Limit, Facts: js.Facts}
 	if err := j.plan(); err != nil {
 		return nil, err

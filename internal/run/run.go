@@ -36,6 +36,9 @@ type Job struct {
 	// run already. CorpusPath is where Corpus was read from, for executors that run elsewhere.
 	Recipe     *engine.Recipe
 	CorpusPath string
+	// ControlOf are the ids of points with offload that this one, without, is the control of, where
+	// the sweep added it to those of the file.
+	ControlOf []string
 	// EngineHelp is what the engine prints for --help, where it was given; arguments are checked
 	// against it.
 	EngineHelp string
@@ -192,6 +195,7 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.Dataset = j.Dataset
 	m.ClientLimit = j.ClientLimit
 	m.Repeat = j.Repeat
+	m.ControlOf = j.ControlOf
 	m.Semantics = replay.Semantics
 	schedule := any(j.options())
 	if j.Load != nil {

@@ -95,14 +95,16 @@ type JobSpec struct {
 
 // A Member is one point of an allocation.
 type Member struct {
-	Name     string         `json:"name"` // of its folder in the sweep's
-	Bundle   string         `json:"bundle"`
-	Progress string         `json:"progress"` // file with its Progress while it runs
-	Point    *spec.Point    `json:"point"`
-	Repeat   int            `json:"repeat"`
-	Replay   replay.Options `json:"replay"`
-	Print    string         `json:"fingerprint"` // of its corpus
-	Traces   int            `json:"traces"`      // in it
+	Name     string      `json:"name"` // of its folder in the sweep's
+	Bundle   string      `json:"bundle"`
+	Progress string      `json:"progress"` // file with its Progress while it runs
+	Point    *spec.Point `json:"point"`
+	Repeat   int         `json:"repeat"`
+	// ControlOf is the job's.
+	ControlOf []string       `json:"control_of,omitempty"`
+	Replay    replay.Options `json:"replay"`
+	Print     string         `json:"fingerprint"` // of its corpus
+	Traces    int            `json:"traces"`      // in it
 }
 
 // Name is "slurm".
@@ -173,7 +175,7 @@ func (s *Slurm) spec(jobs ...*Job) JobSpec {
 	js := JobSpec{Point: j.Point, Shared: s.Share, Unclean: s.Unclean, Corpus: j.CorpusPath, Print: j.Corpus.Fingerprint,
 		Recipe: j.Recipe, Weir: s.Weir, Version: j.Version, GPU: s.GPU, Limit: j.ClientLimit, Facts: j.Facts}
 	for _, j := range jobs {
-		js.Members = append(js.Members, Member{Name: filepath.Base(BundleDir("", j)), Point: j.Point, Repeat: j.Repeat, Replay: j.Replay,
+		js.Members = append(js.Members, Member{Name: filepath.Base(BundleDir("", j)), Point: j.Point, Repeat: j.Repeat, ControlOf: j.ControlOf, Replay: j.Replay,
 			Print: j.Corpus.Fingerprint, Traces: len(j.Corpus.Traces)})
 		if j.Point.Conc > js.Point.Conc {
 			js.Point = j.Point

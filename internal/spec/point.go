@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strings"
 )
 
 // Scenario is the kind of load of a point.
@@ -150,6 +151,26 @@ func (p *Point) ID() string {
 	}
 	h := sha256.Sum256(b)
 	return hex.EncodeToString(h[:6])
+}
+
+// Offloads says whether KV goes elsewhere than to the device.
+func (p *Point) Offloads() bool { return p.Offload.Mode != "" && p.Offload.Mode != "none" }
+
+// WithoutOffload is the point as an entry of its file would give it that had the same topology and
+// load and kv-offloading: none.
+func (p *Point) WithoutOffload() *Point {
+	q := *p
+	tag := "_kv" + p.Offload.Mode + "-" + p.Offload.Backend.Name
+	none := "_kvnone"
+	if p.Multinode {
+		none = ""
+	}
+	if p.Offloads() {
+		q.Name = strings.Replace(p.Name, tag, none, 1)
+	}
+	q.Offload = Offload{Mode: "none"}
+	q.Weir.HostRatioPPM, q.Weir.HostBytesPerRank, q.Weir.WritePolicy = 0, 0, ""
+	return &q
 }
 
 // GPUs is the number of physical GPUs that the point uses, prefill and decode apart; a

@@ -231,6 +231,9 @@ func trust(r *result.Result, repeats []*result.Result) []trustRow {
 	default:
 		add("Client", "not calibrated", "send lag p90 "+msText(r.Latency.SendLag.P90))
 	}
+	if len(r.ControlOf) > 0 {
+		add("Control", "added by the sweep", "the same without offload, beside "+strings.Join(r.ControlOf, ", "))
+	}
 	if r.Simulated {
 		add("Simulation", "no real engine answered", cmp.Or(simulation(r), "no stated error"))
 	}
