@@ -270,6 +270,7 @@ func (e *bodyFault) Error() string { return e.err.Error() }
 func (x *exchange) produce(body Body, b []byte, send func(p []byte, last bool) error) error {
 	size := body.Len()
 	n := len(x.t.appendHead(b[:0], x, size))
+	x.traffic.heads.Store(int64(n))
 	r := body.Open()
 	if c, ok := r.(io.Closer); ok {
 		defer c.Close()

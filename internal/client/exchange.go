@@ -196,6 +196,7 @@ func (x *exchange) body(p []byte) error {
 	if x.traffic.body == record.Never {
 		x.traffic.body = x.ans.at
 	}
+	x.traffic.bodyIn += int64(len(p))
 	if x.inflate != nil {
 		return x.inflate.feed(p)
 	}

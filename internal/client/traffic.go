@@ -16,7 +16,9 @@ type traffic struct {
 	made               dialed
 	in, reads          int64 // the reader's
 	body               int64 // instant of the first byte of the body, the reader's
+	bodyIn             int64 // without heads and the lengths between chunks, the reader's
 	out, writes, whole atomic.Int64
+	heads              atomic.Int64 // of out; set before an attempt begins
 }
 
 // dialed is how long a new connection took, nanoseconds.
@@ -24,7 +26,7 @@ type dialed struct{ dns, connect int64 }
 
 func (f *traffic) reset() {
 	f.known, f.reused, f.made = false, false, dialed{}
-	f.in, f.reads, f.body = 0, 0, record.Never
+	f.in, f.reads, f.body, f.bodyIn = 0, 0, record.Never, 0
 	f.out.Store(0)
 	f.writes.Store(0)
 	f.whole.Store(record.Never)
@@ -50,7 +52,7 @@ func (f *traffic) wire() *record.Wire {
 	}
 	return &record.Wire{
 		Reused: f.reused, DNSNs: f.made.dns, ConnectNs: f.made.connect, Written: f.whole.Load(), Body: f.body,
-		BytesOut: f.out.Load(), BytesIn: f.in, Writes: f.writes.Load(), Reads: f.reads,
+		BytesOut: f.out.Load(), BytesIn: f.in, BodyOut: max(f.out.Load()-f.heads.Load(), 0), BodyIn: f.bodyIn, Writes: f.writes.Load(), Reads: f.reads,
 	}
 }
 

@@ -92,6 +92,8 @@ type Wire struct {
 	Body      int64 `json:"body"`    // instant of the first byte of the answer's body, Never when there was none
 	BytesOut  int64 `json:"bytes_out"`
 	BytesIn   int64 `json:"bytes_in"` // heads included, as they came over the connection, both ways
+	BodyOut   int64 `json:"body_out"` // of BytesOut the body
+	BodyIn    int64 `json:"body_in"`  // of BytesIn the body, without the lengths between chunks; both 0 in records of before 2026-12-02
 	Writes    int64 `json:"writes"`
 	Reads     int64 `json:"reads"`
 }

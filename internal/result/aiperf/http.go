@@ -34,8 +34,13 @@ func wired(q *record.Request, m map[string]Value) {
 		reused = 1
 	}
 	m["http_req_connection_reused"] = Value{reused, "ratio"}
-	m["http_req_data_sent"] = Value{float64(w.BytesOut) / 1024, "KB"}
-	m["http_req_data_received"] = Value{float64(w.BytesIn) / 1024, "KB"}
+	// AIPerf's help says heads and bodies; what it adds up are the bodies.
+	out, in := w.BodyOut, w.BodyIn
+	if out == 0 && in == 0 {
+		out, in = w.BytesOut, w.BytesIn // an older record
+	}
+	m["http_req_data_sent"] = Value{float64(out) / 1024, "KB"}
+	m["http_req_data_received"] = Value{float64(in) / 1024, "KB"}
 	m["http_req_chunks_sent"] = Value{w.Writes, "count"}
 	m["http_req_chunks_received"] = Value{w.Reads, "count"}
 }
