@@ -25,7 +25,7 @@ REASONS = (
     ("max_response_timestamp", "an instant, not a size"),
     ("credit_to_start_latency", "the client's own delay"),
     ("credit_drop_latency", "the client's own delay"),
-    ("http_req_data", "bytes of text and headers, which each tool writes itself"),
+    ("http_req_data", "bytes of the words that each tool makes its prompts of"),
     ("http_req_chunks", "reads and writes, which each tool cuts itself"),
     ("http_req_", "the client's own work around a request"),
     ("stream_setup_latency", "the server's headers come with the first token"),
