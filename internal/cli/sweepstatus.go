@@ -104,6 +104,10 @@ process left on this machine. Whole bundles stay: 'weir sweep attach DIR' begins
 				return app.printJSON(c)
 			}
 			fmt.Fprintf(app.Out, "%d allocations cancelled, none is left; %d points stopped, %d were whole\n", c.Allocations, len(c.Stopped), len(c.Kept))
+			if len(c.Ended) > 0 {
+				fmt.Fprintln(app.Out, "Processes on this machine that the killed sweep had left, ended:")
+				return processTable(app, c.Ended)
+			}
 			return nil
 		},
 	}
@@ -115,8 +119,11 @@ process left on this machine. Whole bundles stay: 'weir sweep attach DIR' begins
 func newSweepStatusCmd(app *App) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
-		Use:     "status DIR",
-		Short:   "Say where every point of a sweep stands",
+		Use:   "status DIR",
+		Short: "Say where every point of a sweep stands",
+		Long: `Status reads the folder of a sweep, while it runs or after it, and says where every point stands. On the
+machine where its engines run it lists their processes with number and start, and says whether
+the process that began them is still there and what ends them.`,
 		Example: `  weir sweep status weir-runs/my-config --watch`,
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -134,7 +141,7 @@ func newSweepStatusCmd(app *App) *cobra.Command {
 				if watch && isTerminal(app.Out) {
 					fmt.Fprint(app.Out, "\033[H\033[J")
 				}
-				if err := printStatus(app, ps); err != nil {
+				if err := printStatus(app, args[0], ps); err != nil {
 					return err
 				}
 				if !watch || settled(ps) {
@@ -156,7 +163,7 @@ func settled(ps []*run.PointStatus) bool {
 	return !slices.ContainsFunc(ps, func(p *run.PointStatus) bool { return !p.State.Settled() })
 }
 
-func printStatus(app *App, ps []*run.PointStatus) error {
+func printStatus(app *App, dir string, ps []*run.PointStatus) error {
 	tw := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "point\tname\tstate\tjob\tsince\ttokens in\ttokens out\thit\tleft\tdetail")
 	for _, p := range ps {
@@ -182,6 +189,9 @@ func printStatus(app *App, ps []*run.PointStatus) error {
 	if err := tw.Flush(); err != nil {
 		return err
 	}
+	if err := printProcesses(app, dir, ps); err != nil {
+		return err
+	}
 	sim, res := 0, 0
 	for _, p := range ps {
 		if p.Valid != nil {
@@ -199,4 +209,33 @@ func printStatus(app *App, ps []*run.PointStatus) error {
 		fmt.Fprintf(app.Out, "%d of %d points with results are simulated: no engine ran for them.\n", sim, res)
 	}
 	return nil
+}
+
+// printProcesses lists what runs on this machine for a sweep, and what ends it.
+func printProcesses(app *App, dir string, ps []*run.PointStatus) error {
+	var all []run.Running
+	left := false
+	for _, p := range ps {
+		all = append(all, p.Processes...)
+		left = left || p.LeftOver
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if left {
+		fmt.Fprintf(app.Out, "No process runs this sweep any more, and these of its engines still run on this machine. 'weir sweep cancel %s' ends them;\n"+
+			"so does the same sweep when it is begun again ('weir sweep attach %s').\n", dir, dir)
+	} else {
+		fmt.Fprintln(app.Out, "Engines that run on this machine; each ends with its point, and with the sweep.")
+	}
+	return processTable(app, all)
+}
+
+func processTable(app *App, all []run.Running) error {
+	tw := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "point\tprocess\tpid\tsince")
+	for _, r := range all {
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%s\n", r.Point, r.Name, r.PID, r.Since.Local().Format(time.DateTime))
+	}
+	return tw.Flush()
 }

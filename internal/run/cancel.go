@@ -43,6 +43,8 @@ type Cancelled struct {
 	Allocations int      `json:"allocations"` // that were ended
 	Kept        []string `json:"kept"`        // points that were whole and not yet at their place
 	Stopped     []string `json:"stopped"`     // points that had no end
+	// Ended are processes on this machine that a dead controller left, and that were ended.
+	Ended []Running `json:"ended"`
 }
 
 // Cancel ends a sweep, whoever runs it: the process that controls it stops, allocations are
@@ -59,7 +61,7 @@ func Cancel(ctx context.Context, dir string, poll time.Duration) (*Cancelled, er
 	}
 	ask := filepath.Join(dir, cancelFile)
 	defer os.Remove(ask)
-	unlock, err := lock(filepath.Join(dir, ".lock"))
+	unlock, err := lock(filepath.Join(dir, lockFile))
 	for errors.Is(err, ErrLocked) {
 		if err := os.WriteFile(ask, nil, 0o666); err != nil {
 			return nil, err
@@ -67,14 +69,14 @@ func Cancel(ctx context.Context, dir string, poll time.Duration) (*Cancelled, er
 		if !sleep(ctx, 100*time.Millisecond) {
 			return nil, fmt.Errorf("the process that runs the sweep has not stopped: %w", ctx.Err())
 		}
-		unlock, err = lock(filepath.Join(dir, ".lock"))
+		unlock, err = lock(filepath.Join(dir, lockFile))
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 
-	out := &Cancelled{Kept: []string{}, Stopped: []string{}}
+	out := &Cancelled{Kept: []string{}, Stopped: []string{}, Ended: []Running{}}
 	before, err := ReadStatus(dir)
 	if err != nil {
 		return nil, err
@@ -83,9 +85,11 @@ func Cancel(ctx context.Context, dir string, poll time.Duration) (*Cancelled, er
 	if err := s.cancelAll(ctx, out); err != nil {
 		return out, err
 	}
+	left := RunningIn(dir)
 	if err := Reap(filepath.Join(dir, WorkDir)); err != nil {
 		return out, err
 	}
+	out.Ended = append(out.Ended, left...)
 	if err := sweepPartials(dir); err != nil {
 		return out, err
 	}

@@ -28,6 +28,77 @@ func noteProcess(file string, pid int) error {
 	return os.WriteFile(file, fmt.Appendf(nil, "%d %s %s\n", pid, born, world), 0o666)
 }
 
+// A Running is a process of a sweep on this machine, with what it started.
+type Running struct {
+	Point string    `json:"point"` // name of the point's folder; of a shared server, that of its first point
+	Name  string    `json:"name"`  // "unified-0", "router", ...
+	PID   int       `json:"pid"`   // of its process group
+	Since time.Time `json:"since"`
+}
+
+// RunningIn are the processes of a sweep's points that run on this machine, whoever started them. Where
+// the system does not tell, and of allocations, there are none.
+func RunningIn(dir string) []Running {
+	files, _ := filepath.Glob(filepath.Join(dir, WorkDir, "*", "*", pidFile))
+	var out []Running
+	for _, f := range files {
+		if pid, ok := noted(f); ok && groupRuns(pid) {
+			home := filepath.Dir(f)
+			out = append(out, Running{Point: filepath.Base(filepath.Dir(home)), Name: filepath.Base(home), PID: pid, Since: since(f, pid)})
+		}
+	}
+	return out
+}
+
+// Controller is the process on this machine that runs the sweep in dir; 0 when none does.
+func Controller(dir string) int {
+	pid, ok := noted(filepath.Join(dir, lockFile))
+	if !ok {
+		return 0
+	}
+	if _, _, ended, err := procStat(pid); ended || err != nil {
+		return 0
+	}
+	return pid
+}
+
+// groupRuns says whether a process of a group is there that has not ended; one whose parent has not asked
+// how it ended is in groupAlive and not here.
+func groupRuns(group int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(raw), ") ")
+		if f := strings.Fields(rest); len(f) > 2 && f[2] == strconv.Itoa(group) && f[0] != "Z" && f[0] != "X" {
+			return true
+		}
+	}
+	return false
+}
+
+// since is when a process began; where it is gone and its group is left, when that was written down.
+func since(file string, pid int) time.Time {
+	ticks, err := strconv.ParseInt(began(pid), 10, 64)
+	raw, statErr := os.ReadFile("/proc/stat")
+	_, boot, found := strings.Cut(string(raw), "\nbtime ")
+	if err == nil && statErr == nil && found {
+		boot, _, _ = strings.Cut(boot, "\n")
+		if at, err := strconv.ParseInt(strings.TrimSpace(boot), 10, 64); err == nil {
+			return time.Unix(at+ticks/userHertz, 0).UTC()
+		}
+	}
+	if fi, err := os.Stat(file); err == nil {
+		return fi.ModTime().UTC()
+	}
+	return time.Time{}
+}
+
+// userHertz is the unit of times in /proc, which Linux fixes for all that reads it.
+const userHertz = 100
+
 // world names this boot of this machine and its name space of processes, "" where nobody knows.
 func world() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -76,22 +147,29 @@ func Reap(scratch string, points ...string) error {
 	return errors.Join(errs...)
 }
 
-// reap ends the process group of one file. A process of another boot, or one that has the id and
-// not the birth, is somebody else's.
-func reap(file string) error {
+// noted is the process that a file names, if it or its group is there. A process of another boot, or
+// one that has the id and not the birth, is somebody else's.
+func noted(file string) (pid int, ok bool) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
-		return err
+		return 0, false
 	}
 	f := strings.Fields(string(raw))
 	if len(f) != 3 || f[2] != world() {
-		return nil
+		return 0, false
 	}
-	pid, err := strconv.Atoi(f[0])
+	pid, err = strconv.Atoi(f[0])
 	if err != nil || pid < 2 {
-		return nil
+		return 0, false
 	}
-	if now := began(pid); now != "" && now != f[1] || !groupAlive(pid) {
+	now := began(pid)
+	return pid, now == f[1] || now == "" && groupAlive(pid)
+}
+
+// reap ends the process group of one file.
+func reap(file string) error {
+	pid, ok := noted(file)
+	if !ok || !groupAlive(pid) {
 		return nil
 	}
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {

@@ -42,6 +42,7 @@ type process struct {
 	cmd  *exec.Cmd
 	log  string
 	mark string // its value of marker
+	over *watch // ends it when this process is gone
 	done chan struct{}
 	err  error // of Wait, once done
 }
@@ -94,6 +95,7 @@ func (g *group) start(p engine.Process) error {
 	if err := x.cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
+	x.over = keepWatch(dir, x.cmd.Process.Pid, x.mark, stopWait)
 	g.procs = append(g.procs, x)
 	go func() {
 		x.err = x.cmd.Wait()
@@ -159,6 +161,7 @@ func (g *group) stop(patience time.Duration) error {
 			}
 			g.tell("%s: process group %d ended; %d processes outside of it, ended", x.Name, pid, found)
 		}
+		x.over.rest()
 		if name := g.removed(x); name != "" {
 			left = append(left, fmt.Sprintf("%s: %s is still there after its removal", x.Name, name))
 		}

@@ -31,6 +31,10 @@ type PointStatus struct {
 	Valid    *bool         `json:"valid,omitempty"`
 	// Simulated says that no real engine answered, of a point that has its result.
 	Simulated bool `json:"simulated,omitempty"`
+	// Processes are the point's on this machine; those of a shared server are with its first point.
+	// LeftOver says that no process runs the sweep any more.
+	Processes []Running `json:"processes,omitempty"`
+	LeftOver  bool      `json:"left_over,omitempty"`
 }
 
 // liveFile holds how far the running points of a sweep are, by name, while a process runs it.
@@ -106,6 +110,13 @@ func ReadStatus(dir string) ([]*PointStatus, error) {
 		}
 	}
 	now := running(dir)
+	controlled := Controller(dir) != 0
+	for _, r := range RunningIn(dir) {
+		if p := by[r.Point]; p != nil {
+			p.Processes = append(p.Processes, r)
+			p.LeftOver = !controlled
+		}
+	}
 	for _, p := range out {
 		if err := p.look(dir, now); err != nil {
 			return nil, err

@@ -75,7 +75,7 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 	if err := os.MkdirAll(s.Dir, 0o777); err != nil {
 		return sum, err
 	}
-	unlock, err := lock(filepath.Join(s.Dir, ".lock"))
+	unlock, err := lock(filepath.Join(s.Dir, lockFile))
 	if err != nil {
 		return sum, err
 	}
@@ -113,6 +113,7 @@ func (s *Sweep) Run(ctx context.Context) (Summary, error) {
 	var mu sync.Mutex // guards sum, journal and Report
 	var journalErr error
 	now := &live{path: filepath.Join(s.Dir, liveFile), points: map[string]Progress{}}
+	os.Remove(now.path) // of a killed process
 	defer os.Remove(now.path)
 	say := func(u Update, detail string) {
 		mu.Lock()
@@ -443,7 +444,10 @@ func (s *Summary) count(u Update) {
 	}
 }
 
-// lock takes an exclusive lock that ends with the process.
+// lockFile is locked by the process that runs a sweep, and names it.
+const lockFile = ".lock"
+
+// lock takes an exclusive lock that ends with the process, and writes into its file which process that is.
 func lock(path string) (func(), error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o666)
 	if err != nil {
@@ -456,5 +460,9 @@ func lock(path string) (func(), error) {
 		}
 		return nil, err
 	}
-	return func() { f.Close() }, nil
+	noteProcess(path, os.Getpid()) // who looks can do without
+	return func() {
+		os.Truncate(path, 0)
+		f.Close()
+	}, nil
 }
