@@ -291,7 +291,7 @@ func TestScrape(t *testing.T) {
 	if prompt <= 0 || math.Abs(parts-prompt) > 1e-6*prompt {
 		t.Errorf("%v prompt tokens per second, the sources add up to %v", prompt, parts)
 	}
-	if code, out, _ := weir("scrape", "--every", "100ms", "--for", "250ms", url); code != 0 || !strings.Contains(out, "prompt/s") {
+	if code, out, _ := weir("scrape", "--every", "100ms", "--for", "250ms", url); code != 0 || !strings.Contains(out, "prompt, tokens/s") {
 		t.Errorf("exit code %d, %s", code, out)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/frontier"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/scrape"
 )
@@ -27,7 +28,13 @@ func newScrapeCmd(app *App) *cobra.Command {
 period: prompt tokens per second by where they were found, generated tokens per second, how
 full the pools are, what runs and waits. Name every worker: a router knows nothing of caches.
 
-The sources add up to the prompt rate. What a server does not publish is shown as -.
+Columns: prompt is the prompt tokens that the servers took in a second; device, host and storage are those of
+them that were found in that tier of their caches and computed those that were in none, and these add up to
+prompt. generated is tokens of answers a second. The pools' columns are the share of each KV pool
+in use, running and waiting are requests. Of several servers, rates and requests are sums and shares
+means. What no server publishes is shown as -. The bar shows the four parts of prompt.
+
+A server that has not answered for three periods is left out of all of it until it answers again; the line above the table says how many do.
 
 With the folder of a bundle it prints the samples in it, whole, one JSON object a line.`,
 		Example: `  weir scrape http://127.0.0.1:30000
@@ -73,7 +80,10 @@ func (a *App) printSamples(b *record.Bundle) error {
 type period struct {
 	AtS float64 `json:"at_s"` // end of the period since the start
 	// Simulated says that a simulated engine is among the servers.
-	Simulated bool     `json:"simulated,omitempty"`
+	Simulated bool `json:"simulated,omitempty"`
+	// Answering of Endpoints are in what follows: the others have not answered for some periods.
+	Answering int      `json:"answering"`
+	Endpoints int      `json:"endpoints"`
 	Prompt    *float64 `json:"prompt_per_s"`
 	Device    *float64 `json:"device_per_s"`
 	Host      *float64 `json:"host_per_s"`
@@ -86,9 +96,12 @@ type period struct {
 	HostKV    *float64 `json:"host_usage"`
 	Running   *float64 `json:"running"`
 	Waiting   *float64 `json:"waiting"`
-	Retracted *float64 `json:"retracted"` // in the period
-	Errors    []string `json:"errors,omitempty"`
+	Retracted *float64 `json:"retracted"`        // in the period
+	Errors    []string `json:"errors,omitempty"` // new ones in the period
 }
+
+// patience is after how many periods without an answer an endpoint is left out.
+const patience = 3
 
 // watch scrapes and prints until the time is over or ctx ends; an interrupt is no failure.
 func watch(ctx context.Context, app *App, urls []string, every, span time.Duration) error {
@@ -96,11 +109,18 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 	now := func() int64 { return int64(time.Since(begin)) }
 	var mu sync.Mutex
 	whole := map[string]map[string]float64{}
-	sc, err := scrape.New(scrape.Options{URLs: urls, Every: every, Timeout: max(every, 5*time.Second), Now: now, Write: func(s *record.Sample) error {
+	answered := map[string]int64{} // when each endpoint last did
+	failing := map[string]bool{}   // its last scrape brought nothing
+	limit := max(every, 5*time.Second)
+	sc, err := scrape.New(scrape.Options{URLs: urls, Every: every, Timeout: limit, Now: now, Write: func(s *record.Sample) error {
 		mu.Lock()
 		defer mu.Unlock()
+		if failing[s.Source] = s.Error != ""; s.Error != "" {
+			return nil
+		}
+		answered[s.Source] = s.At
 		v := whole[s.Source]
-		if v == nil {
+		if v == nil || !s.Delta {
 			v = map[string]float64{}
 			whole[s.Source] = v
 		}
@@ -133,6 +153,10 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 		defer mu.Unlock()
 		var out []record.Sample
 		for u, v := range whole {
+			silent := time.Duration(now() - answered[u])
+			if failing[u] && silent > patience*every || silent > patience*every+limit {
+				continue
+			}
 			c := make(map[string]float64, len(v))
 			for k, x := range v {
 				c[k] = x
@@ -142,6 +166,8 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 		return out
 	}
 	last, lastAt := take(), now()
+	failed := map[string]int64{}
+	shown := -1 // of the endpoints that answer, in the last head
 	sc.Start()
 	var end <-chan time.Time
 	if span > 0 {
@@ -165,17 +191,20 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 		}
 		next, at := take(), now()
 		p := between(last, next, float64(at-lastAt)/1e9)
+		p.Answering, p.Endpoints = len(next), len(sc.Reports())
 		p.AtS = math.Round(float64(at)/1e6) / 1e3
 		for _, r := range sc.Reports() {
 			p.Simulated = p.Simulated || r.Simulated != ""
-			if r.Error != "" && r.Failed > 0 {
+			if r.Error != "" && r.Failed > failed[r.URL] {
+				failed[r.URL] = r.Failed
 				p.Errors = append(p.Errors, r.URL+": "+r.Error)
 			}
 		}
 		last, lastAt = next, at
-		if err := p.print(app, line); err != nil {
+		if err := p.print(app, line%20 == 0 || p.Answering != shown); err != nil {
 			return err
 		}
+		shown = p.Answering
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -186,13 +215,17 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 // between says what happened from one set of samples to the next, seconds apart.
 func between(last, next []record.Sample, seconds float64) period {
 	c := scrape.NewCounters(0, "")
+	before := map[string]bool{}
 	for i := range last {
 		last[i].At = 0
 		c.Add(&last[i])
+		before[last[i].Source] = true
 	}
 	for i := range next {
-		next[i].At = 1
-		c.Add(&next[i])
+		if before[next[i].Source] { // of one that has come back nobody knows how much was in the period
+			next[i].At = 1
+			c.Add(&next[i])
+		}
 	}
 	rate := func(q engine.Quantity) *float64 {
 		v, ok := c.Total(q)
@@ -243,20 +276,26 @@ func between(last, next []record.Sample, seconds float64) period {
 	return p
 }
 
+// scrapeRow is a line of the table.
+const scrapeRow = "%8s  %9s %9s %9s %9s %9s  %9s  %7s %7s  %7s %7s  %s\n"
+
 // barWidth is the number of signs that the largest part of the prompt rate takes.
 const barWidth = 24
 
-func (p *period) print(app *App, line int) error {
+// print writes a line, with the head of the table above it where asked.
+func (p *period) print(app *App, head bool) error {
 	if app.JSON {
 		return app.printJSON(p)
 	}
-	if line%20 == 0 {
+	if head {
 		if p.Simulated {
 			if _, err := fmt.Fprintln(app.Out, "simulated: no engine ran behind these numbers"); err != nil {
 				return err
 			}
 		}
-		if _, err := fmt.Fprintf(app.Out, "%8s %9s %9s %9s %9s %9s %9s %6s %6s %5s %5s  %s\n", "time", "prompt/s", "device", "host", "storage", "computed", "out/s", "KV", "hostKV", "run", "wait", "device = host + storage * computed ."); err != nil {
+		if _, err := fmt.Fprintf(app.Out, "%d of %d endpoints answer\n%8s  %-49s  %9s  %-15s  %-15s\n"+scrapeRow,
+			p.Answering, p.Endpoints, "", "prompt, tokens/s, by where it was found", "generated", "KV pool in use", "requests now",
+			"time", "prompt", "device", "host", "storage", "computed", "tokens/s", "device", "host", "running", "waiting", "device = host + storage * computed ."); err != nil {
 			return err
 		}
 	}
@@ -264,10 +303,16 @@ func (p *period) print(app *App, line int) error {
 		if v == nil {
 			return "-"
 		}
-		return fmt.Sprintf("%.*f", digits, *v)
+		return frontier.Fixed(*v, digits)
 	}
-	_, err := fmt.Fprintf(app.Out, "%7.1fs %9s %9s %9s %9s %9s %9s %6s %6s %5s %5s  %s\n", p.AtS, n(p.Prompt, 0), n(p.Device, 0), n(p.Host, 0), n(p.Storage, 0), n(p.Computed, 0), n(p.Output, 0),
-		n(p.DeviceKV, 2), n(p.HostKV, 2), n(p.Running, 0), n(p.Waiting, 0), p.bar())
+	share := func(v *float64) string {
+		if v == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f %%", 100**v)
+	}
+	_, err := fmt.Fprintf(app.Out, scrapeRow, fmt.Sprintf("%.1f s", p.AtS), n(p.Prompt, 0), n(p.Device, 0), n(p.Host, 0), n(p.Storage, 0), n(p.Computed, 0), n(p.Output, 0),
+		share(p.DeviceKV), share(p.HostKV), n(p.Running, 0), n(p.Waiting, 0), p.bar())
 	for _, e := range p.Errors {
 		_, _ = io.WriteString(app.Err, "weir: "+e+"\n")
 	}
