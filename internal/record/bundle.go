@@ -212,6 +212,20 @@ func (w *BundleWriter) end(name string, e End) error {
 	return err
 }
 
+// FailLeft writes FAILED into a bundle whose writer was killed. What was recorded stays, without sums.
+func FailLeft(dir, class, reason string) error {
+	b, err := marshalIndent(End{Files: []FileSum{}, Class: class, Reason: reason})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{roomFile, endRoomFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return writeFile(filepath.Join(dir, FailedFile), b)
+}
+
 func (w *BundleWriter) freeRoom() {
 	w.room.Free()
 	w.endRoom.Free()

@@ -160,3 +160,39 @@ func TestLiveRequests(t *testing.T) {
 		t.Error("a sealed bundle becomes live")
 	}
 }
+
+// TestFailLeft: a bundle whose writer was killed gets an end and keeps its samples.
+func TestFailLeft(t *testing.T) {
+	dir := t.TempDir()
+	samples := some(10)
+	w, _ := recorded(t, dir, samples)
+	if err := w.WriteMeta(NewMeta()); err != nil {
+		t.Fatal(err)
+	}
+	if err := FailLeft(dir, "node", "killed"); err != nil { // w is left as it is
+		t.Fatal(err)
+	}
+	b, err := OpenBundle(dir)
+	if err == nil {
+		err = b.Verify()
+	}
+	if err != nil || b.State != Failed || b.End.Class != "node" || b.End.Reason != "killed" {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	n := 0
+	for _, err := range b.Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+	if n != len(samples) {
+		t.Errorf("%d of %d samples", n, len(samples))
+	}
+	for _, name := range []string{roomFile, endRoomFile} {
+		if isThere(filepath.Join(dir, name)) {
+			t.Errorf("%s is left", name)
+		}
+	}
+	w.Abandon()
+}

@@ -130,6 +130,11 @@ func (s *Slurm) cancelAll(ctx context.Context, out *Cancelled) error {
 	if err != nil {
 		return err
 	}
+	q, err := s.running(ctx, s.prefix()) // before: one that has just begun ends by itself without its token
+	if err != nil {
+		return err
+	}
+	out.Allocations = len(q)
 	var attempts []*attempt
 	for _, h := range homes {
 		home := filepath.Join(s.Dir, slurmDir, h.Name())
@@ -140,11 +145,6 @@ func (s *Slurm) cancelAll(ctx context.Context, out *Cancelled) error {
 			return err
 		}
 	}
-	q, err := s.running(ctx, s.prefix())
-	if err != nil {
-		return err
-	}
-	out.Allocations = len(q)
 	if err := s.end(ctx, s.prefix()); err != nil {
 		return err
 	}

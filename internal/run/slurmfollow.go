@@ -317,19 +317,7 @@ func (u *slurmUnit) collect(a *attempt, i int, fail *Failure) error {
 	name := filepath.Base(dir)
 	from := a.bundle(name)
 	if ended(from) == "" {
-		w, err := record.CreateBundle(from)
-		if err != nil {
-			return err
-		}
-		m, err := j.meta()
-		if err == nil {
-			err = w.WriteMeta(m)
-		}
-		if err != nil {
-			w.Abandon()
-			return err
-		}
-		if err := w.Fail(fail.Class, fail.Reason); err != nil {
+		if err := failLeft(j, from, fail); err != nil {
 			return err
 		}
 	}
@@ -350,6 +338,27 @@ func (u *slurmUnit) collect(a *attempt, i int, fail *Failure) error {
 	r, err := result.DeriveDir(dir)
 	u.ended(i, r, err)
 	return nil
+}
+
+// failLeft gives a bundle without an end its FAILED and keeps what is recorded in it. Where nothing is, it is
+// made.
+func failLeft(j *Job, dir string, fail *Failure) error {
+	if _, err := os.Stat(filepath.Join(dir, record.PointFile)); err == nil {
+		return record.FailLeft(dir, fail.Class, fail.Reason)
+	}
+	w, err := record.CreateBundle(dir)
+	if err != nil {
+		return err
+	}
+	m, err := j.meta()
+	if err == nil {
+		err = w.WriteMeta(m)
+	}
+	if err != nil {
+		w.Abandon()
+		return err
+	}
+	return w.Fail(fail.Class, fail.Reason)
 }
 
 // cancel ends an attempt's allocation, waits until it is gone and removes the unit's folder.
