@@ -103,8 +103,8 @@ func printCalibrations(app *App, all []*client.Calibration) error {
 	fmt.Fprintln(w, "streams\trequests\tevents/s\tTTFT error p50\tp99\tover plan p50\tp99\tITL error p99\tgap p99\tserver's p99\tread lag p99\tbound TTFT\tITL\tCPU\t")
 	for _, c := range all {
 		b := c.Bound(c.Health)
-		fmt.Fprintf(w, "%d\t%d\t%.0f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f%%\t\n", c.Load.Streams, c.Requests,
-			float64(c.Health.Events)/c.Health.Wall.Seconds(),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%.0f%%\t\n", count(c.Load.Streams), count(c.Requests),
+			number(float64(c.Health.Events)/c.Health.Wall.Seconds(), 0),
 			short(c.TTFTError.P50), short(c.TTFTError.P99), short(c.OverPlan.P50), short(c.OverPlan.P99), short(c.ITLError.P99),
 			short(c.Gap.P99), short(c.ServerGap.P99), short(c.Health.ReadLag.P99), short(b.TTFT), short(b.ITL),
 			100*c.Health.CPU.Seconds()/c.Health.Wall.Seconds())

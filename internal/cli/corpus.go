@@ -157,7 +157,7 @@ func listTraces(app *App, c *corpus.Corpus) error {
 		if l.Blocks > 0 {
 			rate = fmt.Sprintf("%.3f", float64(l.HitBlocks)/float64(l.Blocks))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.0f\t%s\n", l.ID, l.Streams, l.Turns, l.PeakIn, l.Seconds, rate)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", l.ID, count(l.Streams), count(l.Turns), count(l.PeakIn), number(l.Seconds, 0), rate)
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -62,7 +62,7 @@ HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME and HF_HUB_OFFLINE are honoured.`,
 			case snap.Fetched == 0:
 				from = "in the cache already"
 			}
-			fmt.Fprintf(app.Out, "%s at %s: %d files, %d bytes, %s\n", snap.Repo, snap.Commit, len(snap.Files), snap.Total, from)
+			fmt.Fprintf(app.Out, "%s at %s: %d files, %s bytes, %s\n", snap.Repo, snap.Commit, len(snap.Files), count(snap.Total), from)
 			for _, f := range snap.Files {
 				fmt.Fprintf(app.Out, "  %s\n", filepath.Join(snap.Dir, filepath.FromSlash(f)))
 			}

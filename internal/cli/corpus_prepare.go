@@ -93,7 +93,7 @@ corpus. Nothing is written when the file holds this content already; a torn file
 			if done.Fresh {
 				state = "up to date"
 			}
-			_, err = fmt.Fprintf(app.Out, "%s %s: %d traces%s, %d bytes, fingerprint %s\n", out, state, len(done.Corpus.Traces), skippedCount(done.Corpus), done.Bytes, done.Corpus.Fingerprint)
+			_, err = fmt.Fprintf(app.Out, "%s %s: %d traces%s, %s bytes, fingerprint %s\n", out, state, len(done.Corpus.Traces), skippedCount(done.Corpus), count(done.Bytes), done.Corpus.Fingerprint)
 			return err
 		},
 	}
@@ -316,15 +316,15 @@ func printSample(app *App, rep *corpus.SampleReport) error {
 		prec int
 	}{{"different tokens, mean", rep.WorkingSet, 0}, {"different tokens, p90", rep.WorkingSetP90, 0}, {"largest prompt, mean", rep.Peak, 0},
 		{"turns, mean", rep.Turns, 1}, {"children's share of turns", rep.ChildShare, 3}} {
-		fmt.Fprintf(w, "%s\t%.*f\t%.*f\t%+.1f %%\t\n", r.name, r.prec, r.k.Full, r.prec, r.k.Sample, 100*r.k.Error)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%+.1f %%\t\n", r.name, number(r.k.Full, r.prec), number(r.k.Sample, r.prec), 100*r.k.Error)
 	}
 	for _, p := range rep.Curve {
-		fmt.Fprintf(w, "hit rate, %d tokens\t%.4f\t%.4f\t%+.4f\t\n", p.CapacityTokens, p.Full, p.Sample, p.Sample-p.Full)
+		fmt.Fprintf(w, "hit rate, %s tokens\t%.4f\t%.4f\t%+.4f\t\n", count(p.CapacityTokens), p.Full, p.Sample, p.Sample-p.Full)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(app.Out, "largest difference of the hit rate: %.4f at %d tokens; %d strata, best of %d draws\n", rep.MaxCurveError, rep.AtTokens, rep.Strata, rep.Tried)
+	_, err := fmt.Fprintf(app.Out, "largest difference of the hit rate: %.4f at %s tokens; %d strata, best of %d draws\n", rep.MaxCurveError, count(rep.AtTokens), rep.Strata, rep.Tried)
 	return err
 }
 

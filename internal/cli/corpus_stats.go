@@ -58,7 +58,7 @@ func printStats(app *App, all []*corpus.Stats) error {
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	num := func(name string, v func(*corpus.Stats) int64) {
-		row(name, func(s *corpus.Stats) string { return fmt.Sprint(v(s)) })
+		row(name, func(s *corpus.Stats) string { return count(v(s)) })
 	}
 	row("corpus", func(s *corpus.Stats) string { return s.Name })
 	row("fingerprint", func(s *corpus.Stats) string { return s.Fingerprint })
@@ -122,9 +122,9 @@ func printStats(app *App, all []*corpus.Stats) error {
 				fmt.Fprintf(w, "%s\t0\t%s\n", name, strings.Repeat("-\t", 10))
 				continue
 			}
-			fmt.Fprintf(w, "%s\t%d\t", name, v.N)
+			fmt.Fprintf(w, "%s\t%s\t", name, count(v.N))
 			for _, x := range []float64{v.Mean, v.Min, v.P10, v.P25, v.P50, v.P75, v.P90, v.P95, v.P99, v.Max} {
-				fmt.Fprintf(w, "%.*f\t", d.prec, x)
+				fmt.Fprint(w, number(x, d.prec), "\t")
 			}
 			fmt.Fprintln(w)
 		}
@@ -141,7 +141,7 @@ func printStats(app *App, all []*corpus.Stats) error {
 		}
 	}
 	for i, p := range longest {
-		fmt.Fprintf(w, "hit rate, %d tokens\t", p.CapacityTokens)
+		fmt.Fprintf(w, "hit rate, %s tokens\t", count(p.CapacityTokens))
 		for _, s := range all {
 			// Beyond the largest trace of a corpus its curve is flat.
 			fmt.Fprintf(w, "%.4f\t", s.Curve[min(i, len(s.Curve)-1)].HitRate)

@@ -147,7 +147,7 @@ func (a *App) printGPUs(all []gpu.Device, err error, took time.Duration, again b
 			if !ok {
 				return "-"
 			}
-			return fmt.Sprintf("%.*f", digits, math.Round(float64(v)*scale*1e3)/1e3)
+			return number(math.Round(float64(v)*scale*1e3)/1e3, digits)
 		}
 		slow := "-"
 		if m, ok := d.Values[gpu.Throttle]; ok {

@@ -70,11 +70,7 @@ func (a *App) deviceLines(r *result.Result, line func(name, format string, v ...
 	if d == nil {
 		return
 	}
-	joules := "n/a"
-	if d.EnergyJ != nil {
-		joules = fmt.Sprint(*d.EnergyJ)
-	}
-	line("GPUs", "%d read: %s W mean, %s W max, %s J; utilisation %s, memory %s at most, %s °C at most", d.Count, num(d.PowerMean, 0), num(d.PowerMax, 0), joules,
+	line("GPUs", "%d read: %s W mean, %s W max, %s J; utilisation %s, memory %s at most, %s °C at most", d.Count, num(d.PowerMean, 0), num(d.PowerMax, 0), counted(d.EnergyJ),
 		num(d.UtilMean, 3), gib(d.MemoryMax), num(d.TempMax, 0))
 	line("energy", "%s tok/J out, %s tok/J in all", num(d.OutputPerJ, 3), num(d.TotalPerJ, 2))
 }

@@ -213,7 +213,11 @@ func (f *kneeFlags) pools(app *App, args []string) ([]knee.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen := map[string]bool{}
+	type place struct {
+		name, tier string
+		tokens     int64
+	}
+	seen := map[place]int{}
 	skipped := 0
 	for _, v := range vs {
 		r := v.Serving()
@@ -222,9 +226,14 @@ func (f *kneeFlags) pools(app *App, args []string) ([]knee.Pool, error) {
 			continue
 		}
 		for _, p := range poolsOf(v, r) {
-			if id := fmt.Sprint(p); !seen[id] {
-				seen[id] = true
+			// Points with and without a host pool have the same device pool. What host memory would take is known
+			// best from those with one.
+			at := place{p.Name, p.Tier, p.Tokens}
+			if i, ok := seen[at]; !ok {
+				seen[at] = len(pools)
 				pools = append(pools, p)
+			} else if r.Host != nil {
+				pools[i] = p
 			}
 		}
 	}
@@ -348,13 +357,13 @@ func printKnee(app *App, of *corpus.Corpus, curves []*knee.Curve, capacities []i
 	}
 	line("CAPACITY", func(c *knee.Curve) string { return fmt.Sprintf("c=%d", c.Concurrency) })
 	for _, n := range capacities {
-		line(thousands(n), func(c *knee.Curve) string { return rate(c.HitRate(n)) })
+		line(count(n), func(c *knee.Curve) string { return rate(c.HitRate(n)) })
 	}
 	line("ceiling", func(c *knee.Curve) string { return rate(c.Ceiling()) })
-	line("needs", func(c *knee.Curve) string { return thousands(c.Needs()) })
-	line("working set", func(c *knee.Curve) string { return thousands(c.WorkingSetTokens) })
-	line("its peak", func(c *knee.Curve) string { return thousands(c.WorkingSetPeak) })
-	line("requests", func(c *knee.Curve) string { return thousands(c.Requests) })
+	line("needs", func(c *knee.Curve) string { return count(c.Needs()) })
+	line("working set", func(c *knee.Curve) string { return count(c.WorkingSetTokens) })
+	line("its peak", func(c *knee.Curve) string { return count(c.WorkingSetPeak) })
+	line("requests", func(c *knee.Curve) string { return count(c.Requests) })
 	if err := tw.Flush(); err != nil {
 		return err
 	}
@@ -379,12 +388,12 @@ will be sent again, mean over the time that counts.
 			}
 		}
 		if v.Next > 0 {
-			next, needs = strconv.Itoa(v.Next), thousands(v.NextTokens)
+			next, needs = strconv.Itoa(v.Next), count(v.NextTokens)
 			if v.NextHostBytes > 0 {
 				bytes = plan.GB(v.NextHostBytes)
 			}
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.Tier, thousands(v.Tokens), at, next, needs, bytes)
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.Tier, count(v.Tokens), at, next, needs, bytes)
 	}
 	return tw.Flush()
 }
@@ -431,7 +440,7 @@ func printCourse(app *App, of *corpus.Corpus, curves []*knee.Curve) error {
 			}
 			cell := "-"
 			if k < len(c.WorkingSet) {
-				cell = thousands(c.WorkingSet[k])
+				cell = count(c.WorkingSet[k])
 			}
 			fmt.Fprint(tw, "\t", cell)
 		}
@@ -442,15 +451,6 @@ func printCourse(app *App, of *corpus.Corpus, curves []*knee.Curve) error {
 	}
 	fmt.Fprintf(app.Out, "\n%d traces of %s%s\nsimulated: tokens that were sent and will be sent again, means over steps of time\n", len(of.Traces), of.Name, skippedCount(of))
 	return nil
-}
-
-// thousands writes a count with commas.
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // draw writes the figures that are asked for.

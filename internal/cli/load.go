@@ -266,7 +266,7 @@ func (f *loadFlags) printPasses(app *App, passes []replay.PassHits) error {
 			if p.TTFTMeanNs >= 0 {
 				ttft = time.Duration(p.TTFTMeanNs).Round(time.Millisecond).String()
 			}
-			fmt.Fprintf(tw, "%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", p.Pass, p.Requests, p.Failed, thousands(p.PromptTokens),
+			fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", p.Pass, count(p.Requests), count(p.Failed), count(p.PromptTokens),
 				share(p.Device, p.KnownSplit), share(p.Host, p.KnownSplit), share(p.Storage, p.KnownSplit), share(p.Total, p.KnownTotal), cmp.Or(p.HitsFrom, "-"), ttft)
 		}
 		if err := tw.Flush(); err != nil {

@@ -64,15 +64,15 @@ func (a *App) poolLine(r *result.Result, line func(name, format string, v ...any
 	if p.DeviceTokens == nil || !p.Observed {
 		return
 	}
-	text := fmt.Sprintf("device %d tokens by the engine's %s", *p.DeviceTokens, p.From)
+	text := fmt.Sprintf("device %s tokens by the engine's %s", count(*p.DeviceTokens), p.From)
 	if l := p.Log; l != nil && l.DeviceTokens != nil && p.From != "log" {
-		text += fmt.Sprintf(", %d by its log", *l.DeviceTokens)
+		text += fmt.Sprintf(", %s by its log", count(*l.DeviceTokens))
 	}
 	if p.DeviceOff != nil {
-		text += fmt.Sprintf(", planned %d (%+.2f %%)", *p.Planned.DeviceTokens, 100**p.DeviceOff)
+		text += fmt.Sprintf(", planned %s (%+.2f %%)", count(*p.Planned.DeviceTokens), 100**p.DeviceOff)
 	}
 	if p.HostTokens != nil && *p.HostTokens > 0 {
-		text += fmt.Sprintf("; host %d", *p.HostTokens)
+		text += fmt.Sprintf("; host %s", count(*p.HostTokens))
 	}
 	line("pools", "%s", text)
 }
@@ -86,12 +86,6 @@ func (a *App) serverLines(r *result.Result, line func(name, format string, v ...
 	line("server", "KV held %s mean, %s max; running %s, queued %s mean, %s max", num(s.DeviceKVMean, 3), num(s.DeviceKVMax, 3),
 		num(s.RunningMean, 1), num(s.QueuedMean, 1), num(s.QueuedMax, 0))
 	if c := s.Counters; c != nil && c.HitPrompt != nil {
-		tokens := func(n *int64) string {
-			if n == nil {
-				return "n/a"
-			}
-			return fmt.Sprint(*n)
-		}
-		line("counters", "of %d prompt tokens: device %s, host %s, storage %s, hit %s", *c.HitPrompt, tokens(c.HitDevice), tokens(c.HitHost), tokens(c.HitStorage), tokens(c.Hit))
+		line("counters", "of %s prompt tokens: device %s, host %s, storage %s, hit %s", count(*c.HitPrompt), counted(c.HitDevice), counted(c.HitHost), counted(c.HitStorage), counted(c.Hit))
 	}
 }

@@ -134,12 +134,12 @@ func showPrompt(app *App, path string, f *promptFlags) error {
 			"recorded_tokens": body.Recorded(), "prompt_tokens": body.Tokens(), "salt": q.Salt, "messages": rows,
 		})
 	}
-	fmt.Fprintf(app.Out, "%s turn %d of %d: %d tokens recorded, %d sent, %d bytes to %s\n\n",
-		s.ID, q.Turn, len(s.Turns), body.Recorded(), body.Tokens(), body.Len(), e.Path())
+	fmt.Fprintf(app.Out, "%s turn %d of %d: %s tokens recorded, %s sent, %s bytes to %s\n\n",
+		s.ID, q.Turn, len(s.Turns), count(body.Recorded()), count(body.Tokens()), count(body.Len()), e.Path())
 	w := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "role\tblocks\tfirst\ttail\tleft out\ttokens\t")
 	for _, r := range rows {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t\n", r.Role, r.Blocks, r.Start, r.Tail, r.Given, r.Tokens)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", r.Role, count(r.Blocks), count(r.Start), count(r.Tail), count(r.Given), count(r.Tokens))
 	}
 	return w.Flush()
 }

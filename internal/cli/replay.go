@@ -170,18 +170,7 @@ func (a *App) printPoint(r *result.Result, dir string) error {
 			}
 		}
 		line("corpus", "%d traces of %s%s", r.Corpus.Traces, r.Corpus.Name, skippedText(r.Corpus.Skipped))
-		line("requests", "%d ok, %d failed, %d cut", r.Requests.OK, r.Requests.Failed, r.Requests.Cut)
-		line("hit rate", "%s (device %s, host %s), ceiling %s", num(r.Hits.Total, 3), num(r.Hits.Device, 3), num(r.Hits.Host, 3), num(r.Hits.Ceiling, 3))
-		line("TTFT", "p50 %s, p90 %s", secs(r.Latency.TTFT.P50), secs(r.Latency.TTFT.P90))
-		line("ITL", "p50 %s, p90 %s", millis(r.Latency.ITL.P50), millis(r.Latency.ITL.P90))
-		line("interactivity", "e2e-normalised p90 %s tok/s/user", num(r.Intvty.E2ENorm.P90, 2))
-		line("throughput", "%s tok/s in, %s tok/s out", num(r.Throughput.Edge.Input, 0), num(r.Throughput.Edge.Output, 1))
-		if t := r.Throughput.EdgePerGPU.Total; t != nil {
-			line("per GPU", "%s tok/s", num(t, 0))
-		}
-		a.poolLine(r, line)
-		a.serverLines(r, line)
-		a.deviceLines(r, line)
+		a.numberLines(r, line)
 		for _, w := range r.Warnings {
 			line("warning", "%s", w.Text)
 		}
@@ -198,11 +187,4 @@ func (a *App) printPoint(r *result.Result, dir string) error {
 		return invalid(fmt.Errorf("the result is not valid: %s", strings.Join(why, "; ")))
 	}
 	return nil
-}
-
-func millis(v *float64) string {
-	if v == nil {
-		return "n/a"
-	}
-	return fmt.Sprintf("%.1f ms", 1000**v)
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/result"
@@ -17,7 +15,10 @@ func newResultsCmd(app *App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "results [ID]",
 		Short: "List the runs of a store, or show one",
+		Long: `Results lists the runs of a store, one line each, or shows the numbers of the one whose id (a unique
+beginning is enough) is given. --json prints all of a run, as its result.json has it, with sweep and bundle.`,
 		Example: `  weir results --db weir.db --model GLM-5.2 --valid
+  weir results --db weir.db 3f2a
   weir results --db weir.db --csv > results.csv`,
 		Args: maxArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,7 +56,7 @@ func newResultsCmd(app *App) *cobra.Command {
 	return cmd
 }
 
-// showRun prints result.json of one run.
+// showRun prints one run.
 func showRun(cmd *cobra.Command, app *App, db, id string) error {
 	s, err := store.OpenExisting(db)
 	if err != nil {
@@ -69,12 +70,7 @@ func showRun(cmd *cobra.Command, app *App, db, id string) error {
 	if app.JSON {
 		return app.printJSON(e)
 	}
-	raw, err := e.Result.JSON()
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(app.Out, "%s", raw)
-	return err
+	return app.printRun(&e)
 }
 
 func maxArgs(n int) cobra.PositionalArgs {

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weirbench/weir/internal/engine"
-	"github.com/weirbench/weir/internal/frontier"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/scrape"
 )
@@ -303,7 +302,7 @@ func (p *period) print(app *App, head bool) error {
 		if v == nil {
 			return "-"
 		}
-		return frontier.Fixed(*v, digits)
+		return number(*v, digits)
 	}
 	share := func(v *float64) string {
 		if v == nil {

@@ -160,8 +160,8 @@ func printCalibration(app *App, co *facts.Coefficients, cs []sim.Comparison, out
 		if m.HitRate < 0 {
 			known = "unknown\t\t"
 		}
-		fmt.Fprintf(w, "%d\t%s\t%.3f s\t%.3f s\t%+.0f %%\t%.2f ms\t%.2f ms\t%+.0f %%\t%.0f\t%.0f\t%+.0f %%\t%s\n", c.Conc, use,
-			m.TTFTP50/1e9, s.TTFTP50/1e9, ttft*100, m.ITLP50/1e6, s.ITLP50/1e6, itl*100, m.Throughput, s.Throughput, tput*100, known)
+		fmt.Fprintf(w, "%d\t%s\t%.3f s\t%.3f s\t%+.0f %%\t%.2f ms\t%.2f ms\t%+.0f %%\t%s\t%s\t%+.0f %%\t%s\n", c.Conc, use,
+			m.TTFTP50/1e9, s.TTFTP50/1e9, ttft*100, m.ITLP50/1e6, s.ITLP50/1e6, itl*100, number(m.Throughput, 0), number(s.Throughput, 0), tput*100, known)
 	}
 	w.Flush()
 	if len(co.Fit.Errors) == 0 {
@@ -230,7 +230,7 @@ func newSimPublishedCmd(app *App) *cobra.Command {
 				if p.Fitted {
 					use = "fitted"
 				}
-				fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%+.0f %%\t%.1f ms\t%.1f ms\t%+.0f %%\t%s\t%s\t\n", p.Series, p.Conc, p.PerGPU, p.SimPerGPU, p.PerGPUErr*100,
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%+.0f %%\t%.1f ms\t%.1f ms\t%+.0f %%\t%s\t%s\t\n", p.Series, p.Conc, number(p.PerGPU, 0), number(p.SimPerGPU, 0), p.PerGPUErr*100,
 					p.TPOTNs/1e6, p.SimTPOTNs/1e6, p.TPOTErr*100, p.Coefficients, use)
 			}
 			return w.Flush()

@@ -80,17 +80,17 @@ does so without the host pool first.`,
 			if app.JSON {
 				return app.printJSON(out)
 			}
-			fmt.Fprintf(app.Out, "%s on %d x %s (simulated), device pool %d tokens, %v of load, %d traces of %s%s\n", out.Model, out.TP, out.GPU, out.DeviceTokens, duration, len(traces.Traces), traces.Name, skippedCount(traces))
+			fmt.Fprintf(app.Out, "%s on %d x %s (simulated), device pool %s tokens, %v of load, %d traces of %s%s\n", out.Model, out.TP, out.GPU, count(out.DeviceTokens), duration, len(traces.Traces), traces.Name, skippedCount(traces))
 			if out.SimError != "" {
 				fmt.Fprintf(app.Out, "step times %s\n", out.SimError)
 			}
 			for _, r := range out.Runs {
-				fmt.Fprintf(app.Out, "\nhost pool %d tokens\n", r.HostTokens)
+				fmt.Fprintf(app.Out, "\nhost pool %s tokens\n", count(r.HostTokens))
 				w := tabwriter.NewWriter(app.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 				fmt.Fprint(w, "conc\trequests\thit\tdevice\thost\tceiling\tTTFT p50\tTTFT p90\tITL p50\ttok/s/GPU\t\n")
 				for _, p := range r.Points {
-					fmt.Fprintf(w, "%d\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.2f s\t%.2f s\t%.1f ms\t%.0f\t\n", p.Concurrency, p.Requests, p.HitRate, p.Device, p.Host,
-						p.Ceiling, p.TTFTP50/1e9, p.TTFTP90/1e9, p.ITLP50/1e6, p.PerGPU)
+					fmt.Fprintf(w, "%d\t%s\t%.3f\t%.3f\t%.3f\t%.3f\t%s s\t%s s\t%s ms\t%s\t\n", p.Concurrency, count(p.Requests), p.HitRate, p.Device, p.Host,
+						p.Ceiling, number(p.TTFTP50/1e9, 2), number(p.TTFTP90/1e9, 2), number(p.ITLP50/1e6, 1), number(p.PerGPU, 0))
 				}
 				w.Flush()
 				if r.Knee > 0 {

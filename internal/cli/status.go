@@ -36,8 +36,8 @@ func (s *status) show(p run.Progress) {
 	if p.EndNs > p.NowNs {
 		left = time.Duration(p.EndNs - p.NowNs).Round(time.Second).String()
 	}
-	line := fmt.Sprintf("%s: %s, %d in flight, %d ok, %d failed, %d tokens out, %s left", s.what,
-		p.Phase, p.Counts.InFlight, p.Counts.OK, p.Counts.Failed, p.Counts.OutputTokens, left)
+	line := fmt.Sprintf("%s: %s, %s in flight, %s ok, %s failed, %s tokens out, %s left", s.what,
+		p.Phase, count(p.Counts.InFlight), count(p.Counts.OK), count(p.Counts.Failed), count(p.Counts.OutputTokens), left)
 	if !s.tty {
 		s.said = time.Now()
 		fmt.Fprintln(s.app.Err, line)
@@ -141,7 +141,7 @@ func (l *lines) line(p knee.Progress, elapsed time.Duration) string {
 		left = time.Duration(float64(elapsed) * (whole - done) / done).Round(time.Second).String()
 	}
 	return fmt.Sprintf("%s: %s, concurrency %d at %.0f %%, %s requests of %d replays, about %s left", l.what,
-		elapsed.Round(time.Second), p.Concurrency, 100*p.Share, thousands(all), len(l.ran), left)
+		elapsed.Round(time.Second), p.Concurrency, 100*p.Share, count(all), len(l.ran), left)
 }
 
 func asFailure(err error, f **run.Failure) bool { return errors.As(err, f) }

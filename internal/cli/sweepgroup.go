@@ -118,7 +118,7 @@ func heading(j *run.Job) string {
 	}
 	load := fmt.Sprintf("%s of load, %d traces of %s%s", time.Duration(p.DurationNs), len(j.Corpus.Traces), j.Corpus.Name, skippedCount(j.Corpus))
 	if p.Scenario == spec.FixedSeqLen {
-		load = fmt.Sprintf("prompts of %d tokens, answers of %d", p.ISL, p.OSL)
+		load = fmt.Sprintf("prompts of %s tokens, answers of %s", count(p.ISL), count(p.OSL))
 	}
 	return fmt.Sprintf("%s: %s on %d x %s, %s, %s", p.Key, model, n, strings.ToUpper(gpu), what, load)
 }

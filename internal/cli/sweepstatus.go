@@ -169,7 +169,7 @@ func printStatus(app *App, dir string, ps []*run.PointStatus) error {
 	for _, p := range ps {
 		in, out, left, hit := "", "", "", ""
 		if p.Progress != nil {
-			in, out = fmt.Sprint(p.Progress.InputTokens), fmt.Sprint(p.Progress.Counts.OutputTokens)
+			in, out = count(p.Progress.InputTokens), count(p.Progress.Counts.OutputTokens)
 		}
 		if p.Left > 0 {
 			left = p.Left.Round(time.Second).String()

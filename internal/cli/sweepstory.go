@@ -112,8 +112,8 @@ func tierStory(name string, rs []*result.Result) string {
 	s := fmt.Sprintf("%s the hit rate is %.3f at concurrency %d and %.3f at %d", what,
 		*first.Hits.Total, first.Point.Conc, *last.Hits.Total, last.Point.Conc)
 	if best == last {
-		return s + fmt.Sprintf("; throughput is highest there, %.0f tok/s/GPU.", *last.Throughput.EdgePerGPU.Total)
+		return s + fmt.Sprintf("; throughput is highest there, %s tok/s/GPU.", num(last.Throughput.EdgePerGPU.Total, 0))
 	}
-	return s + fmt.Sprintf("; throughput per GPU falls from %.0f tok/s at %d to %.0f at %d.",
-		*best.Throughput.EdgePerGPU.Total, best.Point.Conc, *last.Throughput.EdgePerGPU.Total, last.Point.Conc)
+	return s + fmt.Sprintf("; throughput per GPU falls from %s tok/s at %d to %s at %d.",
+		num(best.Throughput.EdgePerGPU.Total, 0), best.Point.Conc, num(last.Throughput.EdgePerGPU.Total, 0), last.Point.Conc)
 }

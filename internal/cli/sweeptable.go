@@ -98,21 +98,6 @@ func (t *sweepTable) row(u run.Update) string {
 		secs(r.Latency.TTFT.P90), num(r.Intvty.E2ENorm.P90, 2), num(r.Throughput.EdgePerGPU.Total, 0), verdict)
 }
 
-// num prints a number with digits decimals, or n/a.
-func num(v *float64, digits int) string {
-	if v == nil {
-		return "n/a"
-	}
-	return fmt.Sprintf("%.*f", digits, *v)
-}
-
-func secs(v *float64) string {
-	if v == nil {
-		return "n/a"
-	}
-	return fmt.Sprintf("%.2f s", *v)
-}
-
 // draw shows the status line, at most ten times a second.
 func (t *sweepTable) draw() {
 	if !t.tty || t.next == len(t.rows) || time.Since(t.drawn) < 100*time.Millisecond && !t.status {
