@@ -32,33 +32,38 @@ const (
 	UsedBlocks       // blocks of the device pool that requests hold
 	IndexedBlocks    // blocks of the device pool that a prefix can be found in
 	BlockTokens      // tokens of a block
+	RouterActive     // requests that a router has at its workers; disaggregated, each counts at prefill and at decode
 
-	PromptTokens       // prompt tokens, reused prefix included
-	OutputTokens       // generated tokens
-	HitDevice          // prompt tokens found on the device
-	HitHost            // prompt tokens found on the host, or brought by a connector
-	HitStorage         // prompt tokens found in storage
-	HitUnsplit         // prompt tokens found, the engine does not say where
-	ComputedTokens     // prompt tokens that were computed
-	LookedUp           // prompt tokens looked up on the device
-	LookupHits         // of which found
-	HostLookedUp       // prompt tokens looked up beyond the device
-	HostLookupHits     // of which found
-	EvictedTokens      // tokens taken off the device
-	LoadedBack         // tokens brought from the host to the device
-	BackedUp           // tokens copied from the device to the host
-	Retracted          // requests taken back for want of room
-	Preempted          // requests preempted for want of room
-	BytesToHost        // bytes from device to host
-	BytesToDevice      // bytes from host to device
-	TransferFailed     // requests whose KV transfer failed
-	FrontendPrompt     // prompt tokens that a frontend before the engines saw
-	FrontendHits       // of which the engines reused
-	FrontendOutput     // generated tokens that the frontend saw
-	EndedRequests      // requests that ended
-	DraftSteps         // decode steps with drafted tokens
-	DraftAccepted      // drafted tokens that were accepted in them
-	quantityCount  int = iota
+	PromptTokens        // prompt tokens, reused prefix included
+	OutputTokens        // generated tokens
+	HitDevice           // prompt tokens found on the device
+	HitHost             // prompt tokens found on the host, or brought by a connector
+	HitStorage          // prompt tokens found in storage
+	HitUnsplit          // prompt tokens found, the engine does not say where
+	ComputedTokens      // prompt tokens that were computed
+	LookedUp            // prompt tokens looked up on the device
+	LookupHits          // of which found
+	HostLookedUp        // prompt tokens looked up beyond the device
+	HostLookupHits      // of which found
+	EvictedTokens       // tokens taken off the device
+	LoadedBack          // tokens brought from the host to the device
+	BackedUp            // tokens copied from the device to the host
+	Retracted           // requests taken back for want of room
+	Preempted           // requests preempted for want of room
+	BytesToHost         // bytes from device to host
+	BytesToDevice       // bytes from host to device
+	TransferFailed      // requests whose KV transfer failed
+	TransferExpired     // requests whose KV nobody fetched in time
+	BootstrapFailed     // requests whose two sides did not find each other
+	RouterRequests      // requests that a router took
+	RouterErrors        // of which failed
+	FrontendPrompt      // prompt tokens that a frontend before the engines saw
+	FrontendHits        // of which the engines reused
+	FrontendOutput      // generated tokens that the frontend saw
+	EndedRequests       // requests that ended
+	DraftSteps          // decode steps with drafted tokens
+	DraftAccepted       // drafted tokens that were accepted in them
+	quantityCount   int = iota
 )
 
 // Quantities is the number of quantities, NoQuantity included.
@@ -78,7 +83,9 @@ var quantityNames = [Quantities]string{
 	HostLookedUp: "host_looked_up_tokens", HostLookupHits: "host_looked_up_hit_tokens",
 	EvictedTokens: "evicted_tokens", LoadedBack: "loaded_back_tokens", BackedUp: "backed_up_tokens",
 	Retracted: "retracted_requests", Preempted: "preempted_requests", BytesToHost: "bytes_to_host", BytesToDevice: "bytes_to_device",
-	TransferFailed: "transfer_failed_requests", FrontendPrompt: "frontend_prompt_tokens", FrontendHits: "frontend_hit_tokens",
+	TransferFailed: "transfer_failed_requests", TransferExpired: "transfer_expired_requests", BootstrapFailed: "bootstrap_failed_requests",
+	RouterActive: "router_active", RouterRequests: "router_requests", RouterErrors: "router_errors",
+	FrontendPrompt: "frontend_prompt_tokens", FrontendHits: "frontend_hit_tokens",
 	FrontendOutput: "frontend_output_tokens", EndedRequests: "ended_requests",
 	DraftSteps: "draft_steps", DraftAccepted: "draft_accepted_tokens",
 }
@@ -114,12 +121,18 @@ func (q Quantity) OfAnswers() bool { return q == OutputTokens || q == EndedReque
 
 // A Signal is what one series says.
 type Signal struct {
-	Engine   string // "sglang", "vllm", "dynamo", "trtllm", "atom"
+	Engine   string // "sglang", "vllm", "dynamo", "trtllm", "atom"; "smg" for SGLang's router
 	Quantity Quantity
 	// Same is the series without the labels of ranks that repeat each other's numbers. Of
 	// several series with one Same only that with the lowest Rank counts.
 	Same string
 	Rank int
+	// Replica is the rank of data parallelism that the series is of, which has numbers of its own;
+	// "" where the series does not say.
+	Replica string
+	// Role is what SGLang's engine_type says: "prefill", "decode" or "unified"; "router" for what
+	// only a router or frontend publishes; else "".
+	Role string
 	// Spelling orders names of one quantity by age, the present one first. An endpoint that has
 	// several publishes one number twice, so only the lowest counts.
 	Spelling int
@@ -186,7 +199,11 @@ func classify(series string) *Signal {
 	}
 	switch family {
 	case "vllm:cache_config_info":
-		return vllmPool(labels)
+		s := vllmPool(labels)
+		if s != nil {
+			s.Replica = replica(e, labels)
+		}
+		return s
 	case "atom:cache_config_info", "atom_cache_config_info":
 		return infoNumber("atom", BlockTokens, family, labels, "block_size")
 	}
@@ -202,6 +219,7 @@ func classify(series string) *Signal {
 			s.Scale = 1
 		}
 		s.Same, s.Rank = sameRank(family, labels)
+		s.Replica, s.Role = replica(e, labels), role(family, e, labels)
 		return s
 	}
 	return nil
@@ -211,7 +229,7 @@ func classify(series string) *Signal {
 func EngineOfMetric(name string) string {
 	for _, p := range []struct{ prefix, engine string }{
 		{"sglang:", "sglang"}, {"sglang_", "sglang"}, {"vllm:", "vllm"}, {"dynamo_", "dynamo"},
-		{"kvbm_", "dynamo"}, {"trtllm_", "trtllm"}, {"atom:", "atom"}, {"atom_", "atom"},
+		{"kvbm_", "dynamo"}, {"trtllm_", "trtllm"}, {"atom:", "atom"}, {"atom_", "atom"}, {"smg_", "smg"},
 	} {
 		if strings.HasPrefix(name, p.prefix) {
 			return p.engine
@@ -261,6 +279,29 @@ func sameRank(family, labels string) (string, int) {
 		same = strings.Replace(same, l+`="`+v+`"`, "", 1)
 	}
 	return family + "{" + same + "}", rank
+}
+
+// replica is the rank of data parallelism in a label set: SGLang and Dynamo label it dp_rank, vLLM
+// numbers its engines.
+func replica(engine, labels string) string {
+	if engine == "vllm" {
+		return Label(labels, "engine")
+	}
+	return Label(labels, "dp_rank")
+}
+
+// role is that of the process which publishes a metric, "" where the metric does not tell.
+func role(family, engine, labels string) string {
+	switch {
+	case engine == "sglang":
+		switch r := Label(labels, "engine_type"); r {
+		case "prefill", "decode", "unified":
+			return r
+		}
+	case engine == "smg" || strings.HasPrefix(family, "dynamo_frontend_"):
+		return "router"
+	}
+	return ""
 }
 
 // vllmPool reads the size of the pool from the labels of vLLM's info metric.

@@ -31,6 +31,9 @@ var families = map[string][]metric{
 	"sglang:backuped_tokens":                  {{quantity: BackedUp}},
 	"sglang:num_retracted_requests":           {{quantity: Retracted}},
 	"sglang:num_transfer_failed_reqs":         {{quantity: TransferFailed}},
+	"sglang:num_bootstrap_failed_reqs":        {{quantity: BootstrapFailed}},
+	// Releases of 2025 called the bootstrap queue so.
+	"sglang:num_prefill_prealloc_queue_reqs": {{quantity: PrefillBootstrap, spelling: 1}},
 	"sglang:cached_tokens": {
 		{quantity: HitDevice, label: "cache_source", value: "device", notRole: "decode"},
 		{quantity: HitHost, label: "cache_source", value: "host", notRole: "decode"},
@@ -67,6 +70,7 @@ var families = map[string][]metric{
 	"vllm:spec_decode_num_drafts":          {{quantity: DraftSteps}},
 	"vllm:spec_decode_num_accepted_tokens": {{quantity: DraftAccepted}},
 	"vllm:nixl_num_failed_transfers":       {{quantity: TransferFailed}},
+	"vllm:nixl_num_kv_expired_reqs":        {{quantity: TransferExpired}},
 
 	"trtllm_kv_cache_utilization":          {{quantity: DeviceUsage, percent: true}},
 	"trtllm_kv_cache_host_utilization":     {{quantity: HostUsage, percent: true}},
@@ -94,6 +98,10 @@ var families = map[string][]metric{
 	"dynamo_frontend_queued_requests":           {{quantity: FrontendWaiting}},
 	"dynamo_component_gpu_cache_usage_percent":  {{quantity: DeviceUsage, percent: true}},
 	"kvbm_matched_tokens":                       {{quantity: HostLookupHits}},
+
+	"smg_worker_requests_active": {{quantity: RouterActive}},
+	"smg_router_requests":        {{quantity: RouterRequests}},
+	"smg_router_request_errors":  {{quantity: RouterErrors}},
 
 	"atom:kv_cache_usage_ratio":           {{quantity: DeviceUsage}},
 	"atom:kv_cache_blocks_total":          {{quantity: DeviceBlocks}},

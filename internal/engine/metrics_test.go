@@ -8,13 +8,13 @@ import (
 // TestClassify reads the spellings of the engines' metrics.
 func TestClassify(t *testing.T) {
 	for series, want := range map[string]Signal{
-		`sglang:token_usage{tp_rank="3",dp_rank="3"}`:                                   {Engine: "sglang", Quantity: DeviceUsage, Scale: 1, Rank: 3},
-		`sglang:cached_tokens_total{engine_type="unified",cache_source="storage_file"}`: {Engine: "sglang", Quantity: HitStorage, Scale: 1},
-		`sglang:cached_tokens_total{engine_type="prefill",cache_source="host"}`:         {Engine: "sglang", Quantity: HitHost, Scale: 1},
+		`sglang:token_usage{tp_rank="3",dp_rank="3"}`:                                   {Engine: "sglang", Quantity: DeviceUsage, Scale: 1, Rank: 3, Replica: "3"},
+		`sglang:cached_tokens_total{engine_type="unified",cache_source="storage_file"}`: {Engine: "sglang", Quantity: HitStorage, Scale: 1, Role: "unified"},
+		`sglang:cached_tokens_total{engine_type="prefill",cache_source="host"}`:         {Engine: "sglang", Quantity: HitHost, Scale: 1, Role: "prefill"},
 		`sglang_num_queue_reqs`: {Engine: "sglang", Quantity: Waiting, Scale: 1},
 		`vllm:prompt_tokens_by_source_total{source="local_cache_hit"}`:                               {Engine: "vllm", Quantity: HitDevice, Scale: 1},
 		`vllm:kv_offload_total_bytes_total{transfer_type="CPU_to_GPU"}`:                              {Engine: "vllm", Quantity: BytesToDevice, Scale: 1, Spelling: 1},
-		`vllm:kv_offload_load_bytes_total{engine="0"}`:                                               {Engine: "vllm", Quantity: BytesToDevice, Scale: 1},
+		`vllm:kv_offload_load_bytes_total{engine="0"}`:                                               {Engine: "vllm", Quantity: BytesToDevice, Scale: 1, Replica: "0"},
 		`vllm:cache_config_info{block_size="16",num_gpu_blocks="1000"}`:                              {Engine: "vllm", Quantity: DeviceTokens, Scale: 16000},
 		`vllm:cache_config_info{block_size="16",kv_cache_size_tokens="15000",num_gpu_blocks="1000"}`: {Engine: "vllm", Quantity: DeviceTokens, Scale: 15000},
 		`vllm:cache_config_info{block_size="16",kv_cache_size_tokens="None",num_gpu_blocks="1000"}`:  {Engine: "vllm", Quantity: DeviceTokens, Scale: 16000},
@@ -23,12 +23,15 @@ func TestClassify(t *testing.T) {
 		`atom:mtp_average_tokens_per_forward`:                                                        {Engine: "atom", Quantity: AcceptLength, Scale: 1},
 		`trtllm_kv_cache_onboard_bytes_total`:                                                        {Engine: "trtllm", Quantity: BytesToDevice, Scale: 1},
 		`trtllm_prompt_cache_hit_tokens_total{cache_level="1",cache_tier="host"}`:                    {Engine: "trtllm", Quantity: HitHost, Scale: 1},
-		`dynamo_frontend_queued_requests{model="m"}`:                                                 {Engine: "dynamo", Quantity: FrontendWaiting, Scale: 1},
+		`dynamo_frontend_queued_requests{model="m"}`:                                                 {Engine: "dynamo", Quantity: FrontendWaiting, Scale: 1, Role: "router"},
 		`kvbm_matched_tokens`:                                              {Engine: "dynamo", Quantity: HostLookupHits, Scale: 1},
 		`atom_prefix_cache_cached_tokens`:                                  {Engine: "atom", Quantity: HitUnsplit, Scale: 1},
 		`trtllm_prompt_cached_tokens_total`:                                {Engine: "trtllm", Quantity: HitUnsplit, Scale: 1},
-		`dynamo_frontend_cached_tokens_sum{model="m"}`:                     {Engine: "dynamo", Quantity: FrontendHits, Scale: 1},
-		`sglang:num_decode_transfer_queue_reqs{engine_type="decode"}`:      {Engine: "sglang", Quantity: DecodeTransfer, Scale: 1},
+		`dynamo_frontend_cached_tokens_sum{model="m"}`:                     {Engine: "dynamo", Quantity: FrontendHits, Scale: 1, Role: "router"},
+		`sglang:num_decode_transfer_queue_reqs{engine_type="decode"}`:      {Engine: "sglang", Quantity: DecodeTransfer, Scale: 1, Role: "decode"},
+		`sglang:num_prefill_prealloc_queue_reqs{engine_type="prefill"}`:    {Engine: "sglang", Quantity: PrefillBootstrap, Scale: 1, Spelling: 1, Role: "prefill"},
+		`vllm:nixl_num_kv_expired_reqs_total{engine="1"}`:                  {Engine: "vllm", Quantity: TransferExpired, Scale: 1, Replica: "1"},
+		`smg_router_requests_total{router_type="http"}`:                    {Engine: "smg", Quantity: RouterRequests, Scale: 1, Role: "router"},
 		`sglang:realtime_tokens_total{mode="prefill_compute",tp_rank="0"}`: {Engine: "sglang", Quantity: ComputedTokens, Scale: 1},
 	} {
 		got := Classify(series)

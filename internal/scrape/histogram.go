@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/weirbench/weir/internal/engine"
 	"github.com/weirbench/weir/internal/record"
@@ -19,13 +20,12 @@ type Histograms struct {
 
 type timed struct {
 	series map[string]*bucket // nil for a series that is no timing
+	of     [engine.Timings][]*bucket
 	known  bool
 }
 
 type bucket struct {
-	timing engine.Timing
-	part   engine.HistogramPart
-	le     float64
+	sig    engine.TimingSignal
 	last   float64
 	growth float64
 	seen   bool
@@ -50,8 +50,10 @@ func (h *Histograms) Add(s *record.Sample) {
 	for name, v := range s.Values {
 		b, known := src.series[name]
 		if !known {
-			if t, part, le, ok := engine.ClassifyTiming(name); ok {
-				b = &bucket{timing: t, part: part, le: le}
+			name = strings.Clone(name)
+			if sig, ok := engine.ClassifyTiming(name); ok {
+				b = &bucket{sig: sig}
+				src.of[sig.Timing] = append(src.of[sig.Timing], b)
 			}
 			src.series[name] = b
 		}
@@ -83,23 +85,35 @@ type Histogram struct {
 }
 
 // Of is the histogram of a timing; false when nothing was observed.
-func (h *Histograms) Of(t engine.Timing) (Histogram, bool) {
+func (h *Histograms) Of(t engine.Timing) (Histogram, bool) { return h.Only(t, nil, "") }
+
+// Only is the histogram of a timing at some endpoints, nil for all, and of one rank of data
+// parallelism where rank is not empty; false when nothing was observed.
+func (h *Histograms) Only(t engine.Timing, sources func(source string) bool, rank string) (Histogram, bool) {
 	var out Histogram
 	buckets := map[float64]float64{}
-	for _, src := range slices.Sorted(maps.Keys(h.sources)) {
-		series := h.sources[src].series
-		for _, name := range slices.Sorted(maps.Keys(series)) {
-			b := series[name]
-			if b == nil || b.timing != t {
+	for _, url := range slices.Sorted(maps.Keys(h.sources)) {
+		if sources != nil && !sources(url) {
+			continue
+		}
+		best := map[string]*bucket{} // ranks that repeat each other count once
+		for _, b := range h.sources[url].of[t] {
+			if rank != "" && b.sig.Replica != rank {
 				continue
 			}
-			switch b.part {
+			if o := best[b.sig.Same]; o == nil || b.sig.Rank < o.sig.Rank {
+				best[b.sig.Same] = b
+			}
+		}
+		for _, same := range slices.Sorted(maps.Keys(best)) {
+			b := best[same]
+			switch b.sig.Part {
 			case engine.CountPart:
 				out.Count += b.growth
 			case engine.SumPart:
-				out.Sum += b.growth
+				out.Sum += float64(b.growth * b.sig.Scale)
 			default:
-				buckets[b.le] += b.growth
+				buckets[b.sig.Le] += b.growth
 			}
 		}
 	}

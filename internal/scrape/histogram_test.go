@@ -80,11 +80,49 @@ func TestQuantileBounds(t *testing.T) {
 
 func TestClassifyTiming(t *testing.T) {
 	for series, want := range map[string]bool{
-		`sglang:queue_time_seconds_bucket{engine_type="unified",le="0.5"}`: true, `sglang:queue_time_seconds_bucket{tp_rank="1",le="0.5"}`: false,
-		`vllm:request_queue_time_seconds_sum`: true, `vllm:request_queue_time_seconds_bucket`: false, `vllm:request_queue_time_seconds`: false, "x_bucket": false,
+		`sglang:queue_time_seconds_bucket{engine_type="unified",le="0.5"}`: true,
+		`vllm:request_queue_time_seconds_sum`:                              true, `vllm:request_queue_time_seconds_bucket`: false, `vllm:request_queue_time_seconds`: false, "x_bucket": false,
+		`sglang:kv_transfer_total_mb`: false,
 	} {
-		if _, _, _, ok := engine.ClassifyTiming(series); ok != want {
+		if _, ok := engine.ClassifyTiming(series); ok != want {
 			t.Errorf("%s: %t", series, ok)
 		}
+	}
+	for series, want := range map[string]engine.TimingSignal{
+		`sglang:kv_transfer_latency_ms_bucket{tp_rank="3",dp_rank="3",le="5.0"}`: {Timing: engine.TransferTime, Le: 0.005, Scale: 1, Rank: 3, Replica: "3"},
+		`sglang:kv_transfer_total_mb_sum{engine_type="prefill"}`:                 {Timing: engine.TransferBytes, Part: engine.SumPart, Scale: 1 << 20},
+		`sglang:kv_transfer_speed_gb_s_bucket{le="0.5"}`:                         {Timing: engine.TransferSpeed, Le: 1 << 29, Scale: 1},
+		`vllm:nixl_bytes_transferred_sum{engine="1"}`:                            {Timing: engine.TransferBytes, Part: engine.SumPart, Scale: 1, Replica: "1"},
+		`vllm:nixl_xfer_time_seconds_count`:                                      {Timing: engine.TransferTime, Part: engine.CountPart, Scale: 1},
+	} {
+		got, ok := engine.ClassifyTiming(series)
+		if got.Same = ""; !ok || got != want {
+			t.Errorf("%s: %+v %t, want %+v", series, got, ok, want)
+		}
+	}
+}
+
+// TestHistogramsOfRanks: ranks that repeat a number count once, also where none of them is rank 0, and
+// those of data parallelism each.
+func TestHistogramsOfRanks(t *testing.T) {
+	h := NewHistograms(0, record.Profiling)
+	add := func(at int64, n float64) {
+		v := map[string]float64{}
+		for _, labels := range []string{`dp_rank="0",tp_rank="0"`, `dp_rank="0",tp_rank="1"`, `dp_rank="1",tp_rank="2"`, `dp_rank="1",tp_rank="3"`} {
+			v[`sglang:kv_transfer_total_mb_count{engine_type="prefill",`+labels+`}`] = n
+			v[`sglang:kv_transfer_total_mb_sum{engine_type="prefill",`+labels+`}`] = 3 * n
+		}
+		h.Add(&record.Sample{At: at, Source: "a", Values: v})
+	}
+	add(0, 0)
+	add(1e9, 10)
+	if all, ok := h.Of(engine.TransferBytes); !ok || all.Count != 20 || all.Sum != 60<<20 {
+		t.Errorf("all ranks: %v of %v bytes %t", all.Count, all.Sum, ok)
+	}
+	if one, ok := h.Only(engine.TransferBytes, nil, "1"); !ok || one.Count != 10 || one.Sum != 30<<20 {
+		t.Errorf("one rank: %v of %v bytes %t", one.Count, one.Sum, ok)
+	}
+	if _, ok := h.Only(engine.TransferBytes, func(string) bool { return false }, ""); ok {
+		t.Error("no endpoint had transfers")
 	}
 }

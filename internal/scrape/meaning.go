@@ -1,6 +1,9 @@
 package scrape
 
 import (
+	"cmp"
+	"iter"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -12,7 +15,16 @@ import (
 // A View is what one scrape says, by quantity.
 type View struct {
 	Engine string                       // that publishes the metrics, empty when no adapter knows it
+	Role   string                       // "prefill", "decode", "unified" or "router" by the metrics, empty where they do not tell
+	Ranks  []RankView                   // of data parallelism, in order, where there are several
 	values [engine.Quantities][]float64 // one a rank, in order of size
+}
+
+// A RankView is what a scrape says of one rank of data parallelism. What an endpoint counts for all
+// of its ranks together is in none.
+type RankView struct {
+	Rank string // as the engine labels it, mostly a number
+	View
 }
 
 // Read reads one whole sample. Ranks that repeat each other count once.
@@ -34,22 +46,54 @@ func Read(s *record.Sample) View {
 			best[sig.Same] = ranked{sig, sig.Value(val)}
 		}
 	}
-	atom := false
+	ranks := map[string]*View{}
 	for _, b := range best {
 		if !spelling.first(b.sig) {
 			continue
 		}
-		v.values[b.sig.Quantity] = append(v.values[b.sig.Quantity], b.val)
-		atom = atom || b.sig.Engine == "atom"
-		if v.Engine == "" || v.Engine == "dynamo" || b.sig.Engine < v.Engine && b.sig.Engine != "dynamo" {
-			v.Engine = b.sig.Engine
+		v.take(b.sig, b.val)
+		if r := b.sig.Replica; r != "" {
+			if ranks[r] == nil {
+				ranks[r] = &View{}
+			}
+			ranks[r].take(b.sig, b.val)
 		}
 	}
-	v.blocks(atom)
+	v.finish()
+	if len(ranks) > 1 {
+		for _, r := range SortRanks(maps.Keys(ranks)) {
+			ranks[r].finish()
+			v.Ranks = append(v.Ranks, RankView{r, *ranks[r]})
+		}
+	}
+	return v
+}
+
+// take adds one number. What a router says counts for no engine.
+func (v *View) take(s *engine.Signal, val float64) {
+	v.values[s.Quantity] = append(v.values[s.Quantity], val)
+	if s.Engine != "smg" && (v.Engine == "" || v.Engine == "dynamo" || s.Engine < v.Engine && s.Engine != "dynamo") {
+		v.Engine = s.Engine
+	}
+	// An engine's word counts before what a frontend in its process says.
+	if s.Role != "" && (v.Role == "" || v.Role == "router" || s.Role < v.Role && s.Role != "router") {
+		v.Role = s.Role
+	}
+}
+
+func (v *View) finish() {
+	if v.Role == "router" && v.Engine != "" && v.Engine != "dynamo" {
+		v.Role = "" // an engine's metrics stand beside a frontend's
+	}
+	v.blocks(v.Engine == "atom")
 	for _, list := range v.values {
 		slices.Sort(list) // the order of a map's keys must not change a sum
 	}
-	return v
+}
+
+// SortRanks are the names of ranks in order, numbers by their value.
+func SortRanks(names iter.Seq[string]) []string {
+	return slices.SortedFunc(names, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
 }
 
 // blocks turns blocks into tokens where the server counts in blocks.
@@ -141,7 +185,13 @@ type Counters struct {
 
 type source struct {
 	series map[string]*grown
+	of     map[counter][]*grown // the same, by what they count
 	known  bool
+}
+
+type counter struct {
+	engine   string
+	quantity engine.Quantity
 }
 
 type grown struct {
@@ -163,7 +213,7 @@ func (c *Counters) Add(s *record.Sample) {
 	}
 	src := c.sources[s.Source]
 	if src == nil {
-		src = &source{series: map[string]*grown{}}
+		src = &source{series: map[string]*grown{}, of: map[counter][]*grown{}}
 		c.sources[s.Source] = src
 	}
 	reference := s.At <= c.start || s.Mark != "" && s.Mark == c.mark && s.At <= c.start+markSlack
@@ -177,6 +227,8 @@ func (c *Counters) Add(s *record.Sample) {
 		if g == nil {
 			g = &grown{sig: sig, last: v}
 			src.series[strings.Clone(series)] = g
+			k := counter{sig.Engine, sig.Quantity}
+			src.of[k] = append(src.of[k], g)
 			if src.known && !reference {
 				g.growth = v
 			}
@@ -198,20 +250,36 @@ func (c *Counters) Add(s *record.Sample) {
 
 // Growth is by how much an engine's counter grew over all endpoints, and whether there is one.
 func (c *Counters) Growth(of string, q engine.Quantity) (float64, bool) {
+	return Growths{c: c}.Growth(of, q)
+}
+
+// Only is what the counters of some endpoints grew by, and of one rank of data parallelism where
+// rank is not empty.
+func (c *Counters) Only(sources func(source string) bool, rank string) Growths {
+	return Growths{c, sources, rank}
+}
+
+// Growths is by how much some of the counters grew.
+type Growths struct {
+	c       *Counters
+	sources func(source string) bool // nil for all
+	rank    string
+}
+
+// Growth is by how much an engine's counter grew, and whether there is one.
+func (o Growths) Growth(of string, q engine.Quantity) (float64, bool) {
 	var list []float64
-	for url, src := range c.sources {
-		if c.repeats(url, q) {
+	for url, src := range o.c.sources {
+		if o.sources != nil && !o.sources(url) || o.c.repeats(url, q) {
 			continue
 		}
 		best := map[string]*grown{}
 		spelling := math.MaxInt
-		for _, g := range src.series {
-			if g.sig.Engine == of && g.sig.Quantity == q {
-				spelling = min(spelling, g.sig.Spelling)
-			}
+		for _, g := range src.of[counter{of, q}] {
+			spelling = min(spelling, g.sig.Spelling)
 		}
-		for _, g := range src.series {
-			if g.sig.Engine != of || g.sig.Quantity != q || g.sig.Spelling != spelling {
+		for _, g := range src.of[counter{of, q}] {
+			if g.sig.Spelling != spelling || o.rank != "" && g.sig.Replica != o.rank {
 				continue
 			}
 			if b := best[g.sig.Same]; b == nil || g.sig.Rank < b.sig.Rank {
@@ -225,6 +293,21 @@ func (c *Counters) Growth(of string, q engine.Quantity) (float64, bool) {
 	slices.Sort(list)
 	return sum(list), len(list) > 0
 }
+
+// Total is by how much a counter grew over all engines but a frontend.
+func (o Growths) Total(q engine.Quantity) (float64, bool) {
+	all, ok := 0.0, false
+	for _, e := range []string{"atom", "sglang", "trtllm", "vllm"} {
+		if v, has := o.Growth(e, q); has {
+			all += v
+			ok = true
+		}
+	}
+	return all, ok
+}
+
+// Hits are prompt tokens by the tier in which they were found; false when no engine said.
+func (o Growths) Hits() (engine.TierHits, bool) { return engine.HitsOf(o.Growth) }
 
 // repeats tells whether an endpoint counts what another one has counted.
 func (c *Counters) repeats(url string, q engine.Quantity) bool {
@@ -257,16 +340,7 @@ func (c *Counters) Engines() []string {
 }
 
 // Total is by how much a counter grew over all engines but a frontend.
-func (c *Counters) Total(q engine.Quantity) (float64, bool) {
-	all, ok := 0.0, false
-	for _, e := range []string{"atom", "sglang", "trtllm", "vllm"} {
-		if v, has := c.Growth(e, q); has {
-			all += v
-			ok = true
-		}
-	}
-	return all, ok
-}
+func (c *Counters) Total(q engine.Quantity) (float64, bool) { return Growths{c: c}.Total(q) }
 
 // Hits are prompt tokens by the tier in which they were found; false when no engine said.
-func (c *Counters) Hits() (engine.TierHits, bool) { return engine.HitsOf(c.Growth) }
+func (c *Counters) Hits() (engine.TierHits, bool) { return Growths{c: c}.Hits() }
