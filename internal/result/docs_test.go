@@ -21,7 +21,7 @@ func TestDocumented(t *testing.T) {
 			f := typ.Field(i)
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			at := f.Type
-			for at.Kind() == reflect.Pointer {
+			for at.Kind() == reflect.Pointer || at.Kind() == reflect.Slice || at.Kind() == reflect.Map {
 				at = at.Elem()
 			}
 			if at.PkgPath() != reflect.TypeFor[Result]().PkgPath() && path != "" && at.Kind() == reflect.Struct {

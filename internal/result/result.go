@@ -272,6 +272,10 @@ type Server struct {
 	Timings *Timings `json:"timings,omitempty"`
 	// Counters is nil when nothing was scraped that has any.
 	Counters *Counted `json:"counters,omitempty"`
+	// ByRole and ByEndpoint are the same by role ("prefill", "decode", "unified", "router") and by
+	// endpoint in order of its URL; absent where one endpoint of one rank is all there is.
+	ByRole     map[string]*Part `json:"by_role,omitempty"`
+	ByEndpoint []Endpoint       `json:"by_endpoint,omitempty"`
 }
 
 // Timings are times as the engines see them, over what they observed from the start of the window
@@ -305,9 +309,14 @@ type Within struct {
 type Counted struct {
 	Engines []string `json:"engines"`
 	Resets  int64    `json:"resets"` // how often a counter fell, as after a restart
-	Prompt  *int64   `json:"prompt_tokens,omitempty"`
-	Output  *int64   `json:"output_tokens,omitempty"`
-	Ended   *int64   `json:"ended_requests,omitempty"`
+	Counts
+}
+
+// Counts are what counters grew by; nil is what nobody counts.
+type Counts struct {
+	Prompt *int64 `json:"prompt_tokens,omitempty"`
+	Output *int64 `json:"output_tokens,omitempty"`
+	Ended  *int64 `json:"ended_requests,omitempty"`
 	// HitPrompt are the prompt tokens that the hits below are a part of, by the counters of the
 	// engine HitsOf.
 	HitsOf         string `json:"hits_of,omitempty"`

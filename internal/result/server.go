@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -20,14 +21,11 @@ type gauges struct {
 	samples int64
 	thinned int64 // of all scrapes
 	open    bool  // the window has no fixed end
-	device  meter
-	filled  meter
-	host    meter
-	running meter
-	queued  meter
-	accept  meter
-	pd      [4]meter
-	sources map[string]*reading
+	all     levels
+	roles   map[string]*levels
+	sources map[string]*endpoint
+	roleOf  func(source string) string
+	nameOf  map[string]string // of the process behind a metrics endpoint
 
 	counters *scrape.Counters
 	timings  *scrape.Histograms
@@ -40,17 +38,71 @@ type scrapes struct {
 	last      string
 }
 
-// reading is the latest of one endpoint.
-type reading struct {
-	device, filled, host, running, queued, accept float64
-	pd                                            [4]float64
+// What a reading has.
+const (
+	deviceKV = iota
+	deviceFilled
+	hostKV
+	runningNow
+	queuedNow
+	acceptNow
+	bootstrapQueue
+	inflightQueue
+	preallocQueue
+	transferQueue
+	frontendNow
+	routerNow
+	readings // how many there are
+)
+
+// reading is the latest of one endpoint or rank; NaN is what it does not say.
+type reading [readings]float64
+
+// averaged tells whether endpoints are averaged rather than added up.
+func averaged(i int) bool { return i <= hostKV || i == acceptNow }
+
+// levels follows readings over time.
+type levels [readings]meter
+
+// set takes the readings that hold from an instant on: shares are averaged, counts added up.
+func (l *levels) set(at int64, now iter.Seq[*reading], w record.Window, open bool) {
+	var sums [readings]acc
+	for r := range now {
+		for i := range sums {
+			sums[i].add(r[i])
+		}
+	}
+	nan := math.NaN()
+	for i := range sums {
+		v := sums[i].sum(nan)
+		if averaged(i) {
+			v = sums[i].mean(nan)
+		}
+		l[i].set(at, v, w, open)
+	}
+}
+
+// end lets the last readings hold to the end of a window that has one.
+func (l *levels) end(w record.Window, open bool) {
+	if open {
+		return
+	}
+	for i := range l {
+		l[i].hold(w.EndNs, w, false)
+	}
 }
 
 func newGauges(m *record.Meta) *gauges {
 	w := m.Window
-	g := &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*reading{},
+	g := &gauges{window: w, open: w.EndNs <= w.StartNs, sources: map[string]*endpoint{}, roles: map[string]*levels{},
+		roleOf: roles(m), nameOf: map[string]string{},
 		counters: scrape.NewCounters(w.StartNs, record.Profiling), timings: scrape.NewHistograms(w.StartNs, record.Profiling), scrapes: map[string]*scrapes{}}
-	g.counters.Role = roles(m)
+	g.counters.Role = g.roleOf
+	for _, p := range m.Processes {
+		for _, u := range p.Metrics {
+			g.nameOf[u] = p.Name
+		}
+	}
 	return g
 }
 
@@ -130,58 +182,40 @@ func (g *gauges) add(s *record.Sample) {
 	}
 	g.counters.Add(s)
 	g.timings.Add(s)
-	g.sources[s.Source] = read(s)
-	// Endpoints are added up for counts and averaged for shares.
-	nan := math.NaN()
-	var dev, fill, host, run, queue, accept acc
-	var pd [4]acc
-	for _, r := range g.sources {
-		dev.add(r.device)
-		fill.add(r.filled)
-		host.add(r.host)
-		run.add(r.running)
-		queue.add(r.queued)
-		accept.add(r.accept)
-		for i := range pd {
-			pd[i].add(r.pd[i])
-		}
-	}
-	g.device.set(s.At, dev.mean(nan), g.window, g.open)
-	g.filled.set(s.At, fill.mean(nan), g.window, g.open)
-	g.host.set(s.At, host.mean(nan), g.window, g.open)
-	g.running.set(s.At, run.sum(nan), g.window, g.open)
-	g.queued.set(s.At, queue.sum(nan), g.window, g.open)
-	g.accept.set(s.At, accept.mean(nan), g.window, g.open)
-	for i := range pd {
-		g.pd[i].set(s.At, pd[i].sum(nan), g.window, g.open)
-	}
+	g.follow(s)
 }
 
 func (g *gauges) server() Server {
-	if !g.open {
-		for _, m := range []*meter{&g.device, &g.filled, &g.host, &g.running, &g.queued, &g.accept, &g.pd[0], &g.pd[1], &g.pd[2], &g.pd[3]} {
-			m.hold(g.window.EndNs, g.window, false)
-		}
-	}
+	g.end()
+	l := &g.all
 	s := Server{
 		Samples:      g.samples,
-		DeviceKVMean: g.device.mean(), DeviceKVMax: g.device.peak(),
-		DeviceFilledMean: g.filled.mean(), DeviceFilledMax: g.filled.peak(),
-		HostKVMean: g.host.mean(), HostKVMax: g.host.peak(),
-		RunningMean: g.running.mean(), QueuedMean: g.queued.mean(), QueuedMax: g.queued.peak(),
-		AcceptMean:    g.accept.mean(),
-		BootstrapMean: g.pd[0].mean(), InflightMean: g.pd[1].mean(), PreallocMean: g.pd[2].mean(), TransferMean: g.pd[3].mean(),
+		DeviceKVMean: l[deviceKV].mean(), DeviceKVMax: l[deviceKV].peak(),
+		DeviceFilledMean: l[deviceFilled].mean(), DeviceFilledMax: l[deviceFilled].peak(),
+		HostKVMean: l[hostKV].mean(), HostKVMax: l[hostKV].peak(),
+		RunningMean: l[runningNow].mean(), QueuedMean: l[queuedNow].mean(), QueuedMax: l[queuedNow].peak(),
+		AcceptMean:    l[acceptNow].mean(),
+		BootstrapMean: l[bootstrapQueue].mean(), InflightMean: l[inflightQueue].mean(), PreallocMean: l[preallocQueue].mean(), TransferMean: l[transferQueue].mean(),
 		Timings:  g.timed(),
 		Counters: g.counted(),
 	}
-	if s.AcceptMean == nil { // vLLM counts drafts and what was accepted of them
-		steps, ok1 := g.counters.Total(engine.DraftSteps)
-		accepted, ok2 := g.counters.Total(engine.DraftAccepted)
-		if n := ratio(accepted, steps); ok1 && ok2 && n != nil {
-			s.AcceptMean = defined(1 + *n)
-		}
+	all := g.counters.Only(nil, "")
+	if s.AcceptMean == nil {
+		s.AcceptMean = accepted(all)
 	}
+	s.ByRole, s.ByEndpoint = g.parts()
 	return s
+}
+
+// accepted is the tokens that a decode step yields by vLLM's counts of drafts and of what was accepted
+// of them, nil without.
+func accepted(c scrape.Growths) *float64 {
+	steps, ok1 := c.Total(engine.DraftSteps)
+	found, ok2 := c.Total(engine.DraftAccepted)
+	if n := ratio(found, steps); ok1 && ok2 && n != nil {
+		return defined(1 + *n)
+	}
+	return nil
 }
 
 // timed are the engines' own times, nil without any.
@@ -191,14 +225,7 @@ func (g *gauges) timed() *Timings {
 		if !ok || h.Count >= 1<<53 {
 			return nil
 		}
-		within := func(q float64) *Within {
-			v, low, high, ok := h.Quantile(q)
-			if !ok {
-				return nil
-			}
-			return &Within{Value: defined(v), Low: defined(low), High: defined(high)}
-		}
-		return &Timing{N: int64(math.Round(h.Count)), Mean: ratio(h.Sum, h.Count), P50: within(0.5), P90: within(0.9), P99: within(0.99)}
+		return &Timing{N: int64(math.Round(h.Count)), Mean: ratio(h.Sum, h.Count), P50: within(&h, 0.5), P90: within(&h, 0.9), P99: within(&h, 0.99)}
 	}
 	t := Timings{TTFT: of(engine.TimeToFirst), ITL: of(engine.BetweenToken), E2EL: of(engine.WholeRequest), Queue: of(engine.InQueue)}
 	if t == (Timings{}) {
@@ -214,26 +241,32 @@ func (g *gauges) counted() *Counted {
 	if len(engines) == 0 {
 		return nil
 	}
-	get := func(q engine.Quantity) *int64 {
-		v, ok := g.counters.Total(q)
-		if !ok || v < 0 || v >= 1<<53 {
-			return nil
-		}
-		n := int64(math.Round(v))
-		return &n
-	}
-	c := &Counted{
-		Engines: engines, Resets: g.counters.Resets,
+	return &Counted{Engines: engines, Resets: g.counters.Resets, Counts: counts(g.counters.Only(nil, ""))}
+}
+
+// counts is what counters grew by.
+func counts(of scrape.Growths) Counts {
+	get := func(q engine.Quantity) *int64 { return whole(of.Total(q)) }
+	c := Counts{
 		Prompt: get(engine.PromptTokens), Output: get(engine.OutputTokens), Ended: get(engine.EndedRequests), Computed: get(engine.ComputedTokens),
 		Evicted: get(engine.EvictedTokens), LoadedBack: get(engine.LoadedBack), BackedUp: get(engine.BackedUp),
 		Retracted: get(engine.Retracted), Preempted: get(engine.Preempted), TransferFailed: get(engine.TransferFailed),
 		BytesToHost: get(engine.BytesToHost), BytesToDevice: get(engine.BytesToDevice),
 	}
-	if h, ok := g.counters.Hits(); ok {
+	if h, ok := of.Hits(); ok {
 		c.HitsOf, c.HitPrompt = h.Engine, &h.Prompt
 		c.HitDevice, c.HitHost, c.HitStorage, c.Hit = known(h.Device), known(h.Host), known(h.Storage), known(h.Hit)
 	}
 	return c
+}
+
+// whole is a count as an integer, nil where there is none.
+func whole(v float64, ok bool) *int64 {
+	if !ok || !(v >= 0 && v < 1<<53) {
+		return nil
+	}
+	n := int64(math.Round(v))
+	return &n
 }
 
 // fallBack takes from counters the hit rates that usage did not give.
@@ -306,31 +339,29 @@ func (a *acc) mean(none float64) float64 {
 	return float64(a.units) / float64(a.n) * unit
 }
 
-// read finds the gauges of one scrape; what is not there is NaN.
-func read(s *record.Sample) *reading {
-	v := scrape.Read(s)
+// read finds the gauges of one scrape, or of one rank of it; what is not there is NaN.
+func read(v *scrape.View) *reading {
 	get := func(q engine.Quantity) float64 {
 		if x, ok := v.Get(q); ok {
 			return x
 		}
 		return math.NaN()
 	}
-	r := &reading{device: get(engine.DeviceUsage), host: get(engine.HostUsage), running: get(engine.Running), queued: get(engine.Waiting),
-		accept: get(engine.AcceptLength), filled: math.NaN()}
+	r := &reading{
+		deviceKV: get(engine.DeviceUsage), deviceFilled: math.NaN(), hostKV: get(engine.HostUsage),
+		runningNow: get(engine.Running), queuedNow: get(engine.Waiting), acceptNow: get(engine.AcceptLength),
+		bootstrapQueue: get(engine.PrefillBootstrap), inflightQueue: get(engine.PrefillInflight),
+		preallocQueue: get(engine.DecodePrealloc), transferQueue: get(engine.DecodeTransfer),
+		frontendNow: get(engine.FrontendWaiting), routerNow: get(engine.RouterActive),
+	}
 	if f := (get(engine.DeviceUsed) + get(engine.DeviceEvictable)) / get(engine.DeviceTokens); !math.IsInf(f, 0) {
-		r.filled = f
+		r[deviceFilled] = f
 	}
 	if h := get(engine.HostUsed) / get(engine.HostTokens); !math.IsNaN(h) && !math.IsInf(h, 0) {
-		r.host = h
-	}
-	for i, q := range pdQueues {
-		r.pd[i] = get(q)
+		r[hostKV] = h
 	}
 	return r
 }
-
-// pdQueues are the queues of a disaggregated engine.
-var pdQueues = [4]engine.Quantity{engine.PrefillBootstrap, engine.PrefillInflight, engine.DecodePrealloc, engine.DecodeTransfer}
 
 // Gauges are what one scrape says about pools and queues; nil is what it does not say.
 type Gauges struct {
@@ -340,8 +371,9 @@ type Gauges struct {
 
 // ReadGauges reads one scrape, for a picture of the run's course.
 func ReadGauges(s *record.Sample) Gauges {
-	r := read(s)
-	g := Gauges{defined(r.device), defined(r.filled), defined(r.host), defined(r.running), defined(r.queued), nil}
+	v := scrape.Read(s)
+	r := read(&v)
+	g := Gauges{defined(r[deviceKV]), defined(r[deviceFilled]), defined(r[hostKV]), defined(r[runningNow]), defined(r[queuedNow]), nil}
 	if w, ok := gpu.Watts(s); ok {
 		g.Watts = defined(w)
 	}
