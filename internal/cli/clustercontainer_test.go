@@ -55,7 +55,7 @@ esac
 	if n := strings.Count(calls, "pull "); n != 1 {
 		t.Errorf("%d imports:\n%s", n, calls)
 	}
-	if n := strings.Count(calls, "exec --writable-tmpfs --bind "); n != 2 || strings.Count(calls, "/unified-0 "+cache+"/lmsysorg_sglang_v0.5.16-cu130-") != 2 {
+	if n := strings.Count(calls, "exec --writable-tmpfs --bind "); n != 2+s.retries() || strings.Count(calls, "/unified-0 "+cache+"/lmsysorg_sglang_v0.5.16-cu130-") != n {
 		t.Errorf("containers:\n%s", calls)
 	}
 }

@@ -152,7 +152,7 @@ func TestClusterAttach(t *testing.T) {
 	if strings.Count(out, " complete ") != 4 {
 		t.Errorf("status says\n%s", out)
 	}
-	if jobs := c.must("squeue", "--noheader", "--states=all", "--format=%i"); len(strings.Fields(jobs)) != 4 {
+	if jobs := c.must("squeue", "--noheader", "--states=all", "--format=%i"); len(strings.Fields(jobs)) != 4+s.retries() {
 		t.Errorf("allocations %q for four points", jobs)
 	}
 	c.idle()
