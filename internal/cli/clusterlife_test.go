@@ -33,7 +33,7 @@ func (c *cluster) crashes() {
 	s := c.sweep("crashes", "", map[string]string{
 		"start":  `, fault: crash-start@1`,
 		"warmup": `, fault: "crash,skip=20"@1`, // the canaries and probes before are fewer
-		"midrun": `, fault: "crash,skip=90"@1`, // 12 before, 60 of the warm-up, and then a few
+		"midrun": `, fault: "crash,skip=76"@1`, // 12 before, 60 of the warm-up, and then the fifth
 		"good":   "@1",
 	})
 	s.run(1, "--warmup-requests-per-lane", "60", "--duration", "8s")

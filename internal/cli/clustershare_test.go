@@ -113,6 +113,11 @@ func TestClusterShared(t *testing.T) {
 	}
 	if stalled != 1 || len(ends) != 3 {
 		t.Errorf("the points ended as %v", ends)
+		stalls, _ := filepath.Glob(filepath.Join(s.out, "*", record.LogsDir, "stall.txt"))
+		for _, f := range stalls {
+			raw, _ := os.ReadFile(f)
+			t.Logf("%s:\n%.3000s", f, raw)
+		}
 	}
 	if jobs := s.jobs(); len(jobs) != 1 {
 		t.Errorf("allocations %v", jobs)
