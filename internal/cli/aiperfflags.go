@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -208,7 +207,7 @@ func parseAIPerf(args []string) (*aiperfArgs, error) {
 		}
 		f, ok := aiperfFlags[name]
 		if !ok {
-			return nil, fmt.Errorf("unknown flag %s; did you mean %s?", given, nearestFlag(given))
+			return nil, fmt.Errorf("unknown flag %s; did you mean %s?", given, spec.Nearest(given, slices.Sorted(maps.Keys(aiperfFlags))))
 		}
 		if f.use == closed {
 			return nil, fmt.Errorf("%s is AIPerf's and Weir does not do it: %s", given, f.why)
@@ -253,20 +252,4 @@ func parseAIPerf(args []string) (*aiperfArgs, error) {
 // isFlag tells a flag from a value such as a negative number.
 func isFlag(s string) bool {
 	return strings.HasPrefix(s, "--") || len(s) == 2 && s[0] == '-' && (s[1] < '0' || s[1] > '9')
-}
-
-// nearestFlag is the known flag with the fewest edits.
-func nearestFlag(given string) string {
-	best, least := "", 1<<30
-	names := []string{}
-	for n := range aiperfFlags {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	for _, n := range names {
-		if d := spec.EditDistance(given, n, math.MaxInt); d < least {
-			best, least = n, d
-		}
-	}
-	return best
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirbench/weir/internal/client"
+	"github.com/weirbench/weir/internal/prompt"
 )
 
 // clientFlags say where a load goes and how it is sent.
@@ -49,6 +50,16 @@ func (f *clientFlags) add(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.total, "request-timeout", 4*time.Hour, "longest time of a whole request")
 }
 
+// endpointIn is the path of an endpoint with which a URL ends, and the endpoint's name; empty for none.
+func endpointIn(url string) (path, name string) {
+	for _, n := range prompt.EndpointNames() {
+		if e, err := prompt.ParseEndpoint(n); err == nil && strings.HasSuffix(strings.TrimRight(url, "/"), e.Path()) && len(e.Path()) > len(path) {
+			path, name = e.Path(), n
+		}
+	}
+	return path, name
+}
+
 // config makes the client's configuration, or says which flag is wrong. What it changed of a URL
 // it notes.
 func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
@@ -58,6 +69,10 @@ func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
 	}
 	urls := slices.Clone(f.urls)
 	for i, u := range urls {
+		if path, name := endpointIn(u); path != "" {
+			return c, fmt.Errorf("--url %s: that is the address of an endpoint: give the server's, --url %s, and which endpoint with --endpoint %s",
+				u, strings.TrimSuffix(strings.TrimRight(u, "/"), path), name)
+		}
 		if base, ok := strings.CutSuffix(strings.TrimRight(u, "/"), "/v1"); ok {
 			urls[i] = base
 			fmt.Fprintf(notes, "weir: note: --url %s: taken as %s, as paths of endpoints begin with /v1\n", u, base)

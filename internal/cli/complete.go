@@ -17,6 +17,7 @@ import (
 	"github.com/weirbench/weir/internal/sim"
 	"github.com/weirbench/weir/internal/sim/simhttp"
 	"github.com/weirbench/weir/internal/spec"
+	"github.com/weirbench/weir/internal/store"
 )
 
 // What the shell completes, for flags and arguments with a known set of values. Flags of a
@@ -156,6 +157,17 @@ func completeValues(cmd *cobra.Command) {
 			panic(err)
 		}
 	}
+	for _, name := range []string{"id", "explain"} {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Value.Type() == "string" {
+			sets[name] = pointIDs
+			if err := cmd.RegisterFlagCompletionFunc(name, pointIDs); err != nil {
+				panic(err)
+			}
+		}
+	}
+	if path == "results" {
+		cmd.ValidArgsFunction = runIDs
+	}
 	if set, ok := argumentsOf[path]; ok {
 		cmd.ValidArgsFunction = arguments(path, set)
 	}
@@ -236,9 +248,68 @@ func spreadArguments(sets map[string]cobra.CompletionFunc) cobra.CompletionFunc 
 	}
 }
 
+// runIDs completes the id of a run in the store that --db names.
+func runIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var ids []string
+	if db := cmd.Flags().Lookup("db"); db != nil && len(args) == 0 {
+		if s, err := store.OpenExisting(db.Value.String()); err == nil {
+			defer s.Close()
+			entries, _ := s.Query(cmd.Context(), store.Filter{})
+			for _, e := range entries {
+				ids = append(ids, e.Result.ID)
+			}
+		}
+	}
+	return matching(ids, "", typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+// pointIDs completes the id of a point of the master files and keys that the command line names.
+func pointIDs(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	runners := ""
+	for _, name := range []string{"runners", "runner-config"} {
+		if f := cmd.Flags().Lookup(name); f != nil {
+			runners = f.Value.String()
+		}
+	}
+	keys := args
+	if cmd.DisableFlagParsing { // the arguments are flags too
+		keys = nil
+		for i, a := range args {
+			if (a == "-r" || a == "--runners" || a == "--runner-config") && i+1 < len(args) {
+				runners = args[i+1]
+			}
+		}
+	}
+	var ids []string
+	if set, err := spec.Load(masterFiles(cmd, args), runners); err == nil {
+		if points, err := selected(set, spec.Selection{Keys: keys}); err == nil {
+			for _, p := range points {
+				ids = append(ids, p.ID())
+			}
+		}
+	}
+	return matching(ids, "", typed), cobra.ShellCompDirectiveNoFileComp
+}
+
 // masterKeys are the names of the configs in the master files that the command line names, in
 // alphabetical order. What cannot be read has none.
 func masterKeys(cmd *cobra.Command, args []string) []string {
+	keys := map[string]bool{}
+	for _, file := range masterFiles(cmd, args) {
+		raw, err := spec.ReadFile(file, masterLimit)
+		var doc map[string]yaml.Node
+		if err != nil || yaml.Unmarshal(raw, &doc) != nil {
+			continue
+		}
+		for k := range doc {
+			keys[k] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// masterFiles are the master files that the command line names.
+func masterFiles(cmd *cobra.Command, args []string) []string {
 	var files []string
 	for _, name := range []string{"file", "config-files"} {
 		if f := cmd.Flags().Lookup(name); f != nil && len(files) == 0 {
@@ -258,16 +329,5 @@ func masterKeys(cmd *cobra.Command, args []string) []string {
 			}
 		}
 	}
-	keys := map[string]bool{}
-	for _, file := range files {
-		raw, err := spec.ReadFile(file, masterLimit)
-		var doc map[string]yaml.Node
-		if err != nil || yaml.Unmarshal(raw, &doc) != nil {
-			continue
-		}
-		for k := range doc {
-			keys[k] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(keys))
+	return files
 }

@@ -7,12 +7,24 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/weirbench/weir/internal/spec"
 )
 
 // TestCompletion asks the program, as a shell does, for values.
 func TestCompletion(t *testing.T) {
 	master := "../../examples/quickstart/master.yaml"
 	key := "glm5.2-fp4-b200-sglang-agentic"
+	runners := "../../examples/quickstart/runners.yaml"
+	set, err := spec.Load([]string{master}, runners)
+	if err != nil {
+		t.Fatal(err)
+	}
+	points, err := selected(set, spec.Selection{Keys: []string{key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := []string{points[0].ID()}
 	for _, c := range []struct{ line, want string }{
 		{"sim serve --gpu |", "b200 mi355x"},
 		{"sim serve --gpu b|", "b200 b300"},
@@ -46,6 +58,9 @@ func TestCompletion(t *testing.T) {
 		{"render -f " + master + " |", key},
 		{"point -f " + master + " |", key},
 		{"knee -f " + master + " |", key},
+		{"point -f " + master + " -r " + runners + " " + key + " --id |", ids[0]},
+		{"preflight -f " + master + " -r " + runners + " " + key + " --id " + ids[0][:2] + "|", ids[0]},
+		{"matrix full-sweep --config-files " + master + " --runner-config " + runners + " --explain |", ids[0]},
 		{"preflight -f " + master + " |", key},
 		{"changelog append x --config-files " + master + " --config-keys |", key},
 	} {

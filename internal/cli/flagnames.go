@@ -9,7 +9,8 @@ import (
 
 // otherNames are pairs of names that one flag goes by: InferenceX's tools and those that read
 // points have each their own, and either works everywhere.
-var otherNames = [][2]string{{"file", "config-files"}, {"runners", "runner-config"}, {"out", "output"}, {"conc", "concurrency"}}
+var otherNames = [][2]string{{"file", "config-files"}, {"runners", "runner-config"}, {"out", "output"}, {"conc", "concurrency"},
+	{"addr", "listen"}}
 
 func init() { cobra.AddTemplateFunc("flagLines", flagLines) }
 

@@ -14,7 +14,10 @@ func newRoot(app *App) *cobra.Command {
 		Long: `Weir measures an LLM inference server where its KV cache spills over: from HBM to host
 DRAM to nothing. It does the whole chain in one binary, with or without GPUs:
 
-  search space -> points -> will it fit? -> launch -> replay -> record -> derive -> frontier`,
+  search space -> points -> will it fit? -> launch -> replay -> record -> derive -> frontier
+
+Where commands or other tools spell a flag differently, either works everywhere: --file and --config-files,
+--runners and --runner-config, --out and --output, --conc and --concurrency, --addr and --listen.`,
 		Example: `  weir demo
   weir sweep --help`,
 		SilenceErrors: true,

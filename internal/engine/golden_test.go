@@ -196,6 +196,8 @@ func TestStrict(t *testing.T) {
 		"name: x\nmemory: {fraction: \"1.2\"}\n":                   "not above 0 and at most 1",
 		"name: x\n---\nname: y\n":                                  "more than one document",
 		"":                                                         "the file is empty",
+		"name: x\ncommand: ['']\n":                                 "command has an empty word",
+		"name: x\nroles: {router: {command: [a, '']}}\n":           "roles.router.command has an empty word",
 		"name: x\nports: {http: 99999}\n":                          "ports.http: 99999 is no port",
 		"name: x\nports: {http: -5}\n":                             "ports.http: -5 is no port",
 		"name: x\nwhen: [{if: {conc: '>>4'}, args: {a: 1}}]\n":     "is no comparison",
@@ -206,6 +208,10 @@ func TestStrict(t *testing.T) {
 		if _, err := engine.Parse("x.yaml", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
+	}
+	odd := fstest.MapFS{"a.yaml": {Data: []byte("name: a\nengine: sim\nexternal: {urls: ['http://h']}\n")}}
+	if _, err := engine.Load("a", odd); err == nil || !strings.Contains(err.Error(), "external is for the engine external and this recipe's is sim") {
+		t.Errorf("external beside another engine: %v", err)
 	}
 	loop := fstest.MapFS{"a.yaml": {Data: []byte("name: a\nextends: b\n")}, "b.yaml": {Data: []byte("name: b\nextends: a\n")}}
 	if _, err := engine.Load("a", loop); err == nil || !strings.Contains(err.Error(), "a -> b -> a") {

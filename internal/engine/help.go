@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -162,7 +161,7 @@ func (h *Help) Check(p *Process) error {
 		}
 		for _, v := range values {
 			if len(choices) > 0 && !slices.Contains(choices, v) {
-				errs = append(errs, fmt.Errorf("%s: %s %s: the help of %s takes %s; the nearest is %s", p.Name, name, v, p.programName(), strings.Join(choices, ", "), nearest(v, choices)))
+				errs = append(errs, fmt.Errorf("%s: %s %s: the help of %s takes %s; the nearest is %s", p.Name, name, v, p.programName(), strings.Join(choices, ", "), spec.Nearest(v, choices)))
 			}
 		}
 	}
@@ -179,29 +178,7 @@ func (h *Help) nearest(name string) string {
 		all = append(all, n)
 	}
 	slices.Sort(all)
-	return "the nearest is " + nearest(spelled(name), all)
-}
-
-// nearest is the word that is the fewest changes of letters away; of several the one that begins
-// alike for longest.
-func nearest(word string, words []string) string {
-	best, least := "", -1
-	for _, w := range words {
-		d := spec.EditDistance(word, w, math.MaxInt)
-		if least < 0 || d < least || d == least && alike(word, w) > alike(word, best) {
-			best, least = w, d
-		}
-	}
-	return best
-}
-
-// alike is how many letters two words begin with in common.
-func alike(a, b string) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	return n
+	return "the nearest is " + spec.Nearest(spelled(name), all)
 }
 
 // programName is what a process runs, without its arguments.

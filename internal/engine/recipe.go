@@ -322,6 +322,9 @@ func load(name string, dirs []fs.FS, seen []string) (*Recipe, error) {
 		if r.Engine == "" {
 			return nil, fmt.Errorf("%s: no engine: write engine: and one of %s", file, strings.Join(Names(), ", "))
 		}
+		if r.External != nil && r.Engine != "external" {
+			return nil, fmt.Errorf("%s: external is for the engine external and this recipe's is %s: write engine: external, or leave external out", file, r.Engine)
+		}
 		return r, nil
 	}
 	return nil, fmt.Errorf("recipe %q is not known; known: %s", name, strings.Join(known, ", "))
@@ -373,7 +376,13 @@ func Parse(file string, raw []byte) (*Recipe, error) {
 			return nil, fmt.Errorf("%s: ports.%s: %d is no port: write 1 to 65535", file, name, n)
 		}
 	}
+	if slices.Contains(r.Command, "") {
+		return nil, fmt.Errorf("%s: command has an empty word: name the program that replaces the engine's, or leave command out", file)
+	}
 	for role, p := range r.Roles {
+		if slices.Contains(p.Command, "") {
+			return nil, fmt.Errorf("%s: roles.%s.command has an empty word: name the program, or leave command out", file, role)
+		}
 		if !slices.Contains(roles, role) {
 			return nil, fmt.Errorf("%s: role %q is not known; known: %s", file, role, strings.Join(roles, ", "))
 		}

@@ -1,11 +1,9 @@
 package run
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -31,22 +29,8 @@ import (
 // another, and with a DCGM exporter among the metrics: both are in the result.
 func TestDevicesRead(t *testing.T) {
 	material.RealTime(t)
-	srv, err := simhttp.New(simhttp.Options{Engine: "sglang", Model: "m", Speed: 1, Fixed: &sim.Fixed{TTFT: int64(20 * time.Millisecond), ITL: int64(time.Millisecond), ContextLen: 1 << 20}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ctx, l) }()
-	defer func() {
-		stop()
-		<-served
-	}()
-	url := "http://" + l.Addr().String()
+	url := simServer(t, simhttp.Options{Engine: "sglang", Model: "m", Speed: 1,
+		Fixed: &sim.Fixed{TTFT: int64(20 * time.Millisecond), ITL: int64(time.Millisecond), ContextLen: 1 << 20}})
 	dcgm := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "# HELP DCGM_FI_DEV_POWER_USAGE Power draw (in W).\n# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n"+
 			`DCGM_FI_DEV_POWER_USAGE{gpu="7",UUID="GPU-7",pci_bus_id="00000000:1B:00.0",device="nvidia7",modelName="NVIDIA H100 80GB HBM3",Hostname="n2"} 250`+"\n")

@@ -183,7 +183,8 @@ func ReadJournal(path string) ([]Entry, error) {
 		}
 		var e Entry
 		if err := json.Unmarshal(b[:i], &e); err != nil {
-			return nil, fmt.Errorf("%s:%d: not a journal entry: %w", path, n, err)
+			return nil, fmt.Errorf("%s:%d: not a journal entry: %w; delete that line, or move the file aside: "+
+				"the bundles hold the results, and the sweep that is begun again finds the whole ones and writes a new journal", path, n, err)
 		}
 		out = append(out, e)
 		b = b[i+1:]

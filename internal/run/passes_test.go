@@ -1,8 +1,6 @@
 package run
 
 import (
-	"context"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -12,14 +10,11 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/client"
-	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
 	"github.com/weirbench/weir/internal/scrape"
-	"github.com/weirbench/weir/internal/sim"
-	"github.com/weirbench/weir/internal/sim/simhttp"
 	"github.com/weirbench/weir/internal/spec"
 )
 
@@ -28,34 +23,7 @@ import (
 // prompt tokens, to the token, and add up to the total that usage gives.
 func TestPassesAreToldApart(t *testing.T) {
 	material.RealTime(t)
-	set := facts.Embedded()
-	model, err := set.ModelByName("glm-5.2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpu, err := set.GPUByName("b200")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv, err := simhttp.New(simhttp.Options{Engine: "sglang", Model: "m", Speed: 50, Config: sim.Config{
-		Model: model, GPU: gpu, Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1}, DeviceTokens: 120_000, HostTokens: 1_000_000, WritePolicy: "write_back",
-		WeightPrecision: "fp4", KVDType: "fp8", KVBytesPerToken: 55_800, ContextLen: 1 << 20, ModelName: "m",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ctx, l) }()
-	defer func() {
-		stop()
-		<-served
-	}()
-	to, _ := url.Parse("http://" + l.Addr().String())
+	to, _ := url.Parse(poolsServer(t, "sglang", 50, 120_000, 1_000_000))
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	proxy.FlushInterval = -1
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,20 +1,15 @@
 package run
 
 import (
-	"context"
-	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/weirbench/weir/internal/client"
-	"github.com/weirbench/weir/internal/facts"
 	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/scrape"
-	"github.com/weirbench/weir/internal/sim"
-	"github.com/weirbench/weir/internal/sim/simhttp"
 	"github.com/weirbench/weir/internal/spec"
 )
 
@@ -22,39 +17,10 @@ import (
 // the total of the hits, its counters the tiers, and both agree to the token.
 func TestScraped(t *testing.T) {
 	material.RealTime(t)
-	set := facts.Embedded()
-	model, err := set.ModelByName("glm-5.2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	gpu, err := set.GPUByName("b200")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, engine := range []string{"sglang", "vllm"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			srv, err := simhttp.New(simhttp.Options{Engine: engine, Model: "m", Speed: 20, Config: sim.Config{
-				Model: model, GPU: gpu, Parallel: spec.Parallel{TP: 8, PP: 1, EP: 1, DCP: 1, PCP: 1}, DeviceTokens: 120_000, HostTokens: 400_000, WritePolicy: "write_back",
-				WeightPrecision: "fp4", KVDType: "fp8", KVBytesPerToken: 55_800, ContextLen: 1 << 20, ModelName: "m",
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(t.Context())
-			served := make(chan error, 1)
-			go func() { served <- srv.Serve(ctx, l) }()
-			defer func() {
-				stop()
-				if err := <-served; err != nil {
-					t.Error(err)
-				}
-			}()
-			url := "http://" + l.Addr().String()
+			url := poolsServer(t, engine, 20, 120_000, 400_000)
 			p := &spec.Point{Key: "replay", Name: "test", Model: "m", Framework: "external", Scenario: spec.AgenticCoding,
 				Conc: 4, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"}, DurationNs: int64(3 * time.Minute), Weir: spec.WeirFields{Seed: 1}}
 			opt := ReplayOptions(p)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -206,6 +207,17 @@ func TestJournalSurvivesATornLine(t *testing.T) {
 		if err != nil || len(got) != 2 || got[0].Point != "a" || got[1].Point != "b" {
 			t.Fatalf("cut at %d: %v %v", cut, got, err)
 		}
+	}
+}
+
+// TestJournalWithABadLine: the error names the line and says what to do.
+func TestJournalWithABadLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), JournalFile)
+	if err := os.WriteFile(path, []byte("{}\nnonsense\n{}\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadJournal(path); err == nil || !strings.Contains(err.Error(), ":2: not a journal entry") || !strings.Contains(err.Error(), "delete that line, or move the file aside") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"math"
 	"sort"
 	"strings"
 )
@@ -89,6 +90,28 @@ func nearest(s string, known []string) string {
 		}
 	}
 	return best
+}
+
+// Nearest is the word that is the fewest changes of letters away, however many; of several the one that begins alike
+// for longest, and of those the first. It is "" only when there is none.
+func Nearest(word string, words []string) string {
+	best, least := "", -1
+	for _, w := range words {
+		d := EditDistance(word, w, math.MaxInt)
+		if least < 0 || d < least || d == least && alike(word, w) > alike(word, best) {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// alike is how many letters two words begin with in common.
+func alike(a, b string) int {
+	n := 0
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // EditDistance is the optimal string alignment distance of a and b in bytes (a swap of neighbours
