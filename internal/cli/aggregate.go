@@ -37,6 +37,10 @@ them), and writes the row that InferenceX's dashboard reads to
 AGENTIC_OUTPUT_DIR/RESULT_FILENAME.json. Flags stand before variables. Where 'weir aiperf profile'
 noted that the server was simulated, the row has the three keys too.
 
+Where a number of InferenceX is known to be wrong, its key carries it, and Weir's own stands beside it
+under weir_storage_cache_hit_rate, weir_overall_cache_hit_rate, weir_kv_cache_pool_tokens,
+weir_kv_offload_bytes_gpu_to_cpu, weir_kv_offload_bytes_cpu_to_gpu and weir_error_rate.
+
 With --serving it forms the row of a fixed-length run from the JSON of benchmark_serving.`,
 		Example: `  weir aggregate out/ --output-dir rows
   RESULT_DIR=results RESULT_FILENAME=agg KV_OFFLOADING=none FRAMEWORK=sglang TP=8 weir aggregate`,
@@ -73,7 +77,7 @@ With --serving it forms the row of a fixed-length run from the JSON of benchmark
 	fl.StringVar(&outputDir, "output-dir", envOr("AGENTIC_OUTPUT_DIR", "."), "`FOLDER` to write to (default $AGENTIC_OUTPUT_DIR)")
 	fl.StringVar(&filename, "filename", os.Getenv("RESULT_FILENAME"), "`NAME` of the row without .json (default $RESULT_FILENAME)")
 	fl.StringVar(&serving, "serving", "", "`FILE` of benchmark_serving: form the fixed-length row instead")
-	fl.BoolVar(&own, "own", false, "add Weir's own numbers where it thinks the compatible ones wrong, under the key weir")
+	fl.BoolVar(&own, "own", true, "Weir's own numbers beside compatible ones that it thinks wrong, under names that begin with weir_; --own=false leaves them out")
 	return cmd
 }
 

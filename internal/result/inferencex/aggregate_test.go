@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,20 +32,33 @@ func TestGoldenAggregates(t *testing.T) {
 	for _, name := range []string{"sglang-hicache", "vllm-by-source", "disagg", "no-metrics"} {
 		t.Run(name, func(t *testing.T) {
 			dir := material.Path(t, "inferencex", "aggregate", name)
-			row, err := Aggregate(dir, environment(t, filepath.Join(dir, "env.json")), Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			b, err := json.Marshal(row)
-			if err != nil {
-				t.Fatal(err)
-			}
 			want, err := os.ReadFile(filepath.Join(dir, "expected.json"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(parsed(t, want), parsed(t, b)); d != "" {
-				t.Errorf("row differs (-want +got):\n%s", d)
+			for _, own := range []bool{false, true} {
+				row, err := Aggregate(dir, environment(t, filepath.Join(dir, "env.json")), Options{Own: own})
+				if err != nil {
+					t.Fatal(err)
+				}
+				b, err := json.Marshal(row)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := parsed(t, b).(map[string]any)
+				added := 0
+				for k := range got {
+					if strings.HasPrefix(k, "weir_") { // never a key of InferenceX
+						delete(got, k)
+						added++
+					}
+				}
+				if d := cmp.Diff(parsed(t, want), any(got)); d != "" {
+					t.Errorf("row differs (-want +got):\n%s", d)
+				}
+				if (added == 6) != own || !own && added > 0 {
+					t.Errorf("own numbers %t: %d keys of Weir's", own, added)
+				}
 			}
 		})
 	}

@@ -37,8 +37,8 @@ type Row struct {
 	PoolTokens *int64   `json:"kv_cache_pool_tokens"`
 	Warnings   []string `json:"warnings,omitempty"`
 
-	Own   *Own `json:"weir,omitempty"` // only when asked for
-	*Mark      // nil for a row that is measured and valid, and of artifacts that do not say they are simulated
+	*Own  // nil where Weir's own numbers are not asked for
+	*Mark // nil for a row that is measured and valid, and of artifacts that do not say they are simulated
 }
 
 // SingleShape is how a single-node point is spread.
@@ -212,20 +212,21 @@ type Source struct {
 	KVUsage    *Number `json:"gpu_kv_cache_usage_pct"`
 }
 
-// Own are Weir's numbers beside compatible ones that it thinks wrong.
+// Own are Weir's numbers beside compatible ones that it thinks wrong. InferenceX's readers take keys
+// by name and pass over others.
 type Own struct {
 	// StorageHitRate are tokens found in storage over prompt tokens; they are in the overall
 	// rate of the row and in none of its tiers.
-	StorageHitRate *Number `json:"storage_cache_hit_rate"`
+	StorageHitRate *Number `json:"weir_storage_cache_hit_rate"`
 	// OverallHitRate falls back to what Dynamo's frontend, or its router, saw reused where the
 	// engines' counters are not scraped: InferenceX computes that and leaves it out of the row.
-	OverallHitRate *Number `json:"overall_cache_hit_rate"`
+	OverallHitRate *Number `json:"weir_overall_cache_hit_rate"`
 	// PoolTokens counts every data-parallel rank of an endpoint once, whatever tensor-parallel
 	// ranks report it too.
-	PoolTokens *int64 `json:"kv_cache_pool_tokens"`
+	PoolTokens *int64 `json:"weir_kv_cache_pool_tokens"`
 	// OffloadOut and OffloadIn are bytes between the tiers under any of vLLM's three spellings.
-	OffloadOut *Number `json:"kv_offload_bytes_gpu_to_cpu"`
-	OffloadIn  *Number `json:"kv_offload_bytes_cpu_to_gpu"`
+	OffloadOut *Number `json:"weir_kv_offload_bytes_gpu_to_cpu"`
+	OffloadIn  *Number `json:"weir_kv_offload_bytes_cpu_to_gpu"`
 	// ErrorRate is failed records over failed and profiled ones.
-	ErrorRate *Number `json:"error_rate"`
+	ErrorRate *Number `json:"weir_error_rate"`
 }

@@ -22,7 +22,7 @@ def flat(value, path=""):
 
 def rows(theirs, ours):
     a, b = (dict(flat(json.loads(Path(p).read_text()))) for p in (theirs, ours))
-    b = {k: v for k, v in b.items() if not k.startswith("weir_")}  # Weir's own: that the server was simulated
+    b = {k: v for k, v in b.items() if not k.startswith("weir_")}  # Weir's own, beside InferenceX's
     bad = [k for k in sorted(a.keys() | b.keys()) if k not in a or k not in b or a[k] != b[k]]
     for k in bad:
         print(f"differs: {k}: InferenceX {a.get(k, 'absent')}, Weir {b.get(k, 'absent')}")
