@@ -88,4 +88,5 @@ func (a *App) serverLines(r *result.Result, line func(name, format string, v ...
 	if c := s.Counters; c != nil && c.HitPrompt != nil {
 		line("counters", "of %s prompt tokens: device %s, host %s, storage %s, hit %s", count(*c.HitPrompt), counted(c.HitDevice), counted(c.HitHost), counted(c.HitStorage), counted(c.Hit))
 	}
+	roleLines(&s, line)
 }

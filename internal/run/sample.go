@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/replay"
@@ -49,9 +50,16 @@ func (s *sampled) until(t int64) {
 func gauges(at int64, source string, ranks []sim.Stats) *record.Sample {
 	v := map[string]float64{}
 	for i, r := range ranks {
-		label := ""
+		var labels []string
+		if r.Role != "" {
+			labels = append(labels, fmt.Sprintf("engine_type=%q", r.Role))
+		}
 		if len(ranks) > 1 {
-			label = fmt.Sprintf(`{dp_rank="%d"}`, i)
+			labels = append(labels, fmt.Sprintf(`dp_rank="%d"`, i))
+		}
+		label := ""
+		if len(labels) > 0 {
+			label = "{" + strings.Join(labels, ",") + "}"
 		}
 		v["sglang:num_running_reqs"+label] = float64(r.Running)
 		v["sglang:num_queue_reqs"+label] = float64(r.Waiting)
@@ -64,6 +72,21 @@ func gauges(at int64, source string, ranks []sim.Stats) *record.Sample {
 		if r.HostTokens > 0 {
 			v["sglang:hicache_host_used_tokens"+label] = float64(r.HostUsed)
 			v["sglang:hicache_host_total_tokens"+label] = float64(r.HostTokens)
+		}
+		switch r.Role {
+		case sim.RolePrefill:
+			v["sglang:num_prefill_bootstrap_queue_reqs"+label] = float64(r.Bootstrap)
+			v["sglang:num_prefill_inflight_queue_reqs"+label] = float64(r.Inflight)
+			for name, sum := range map[string]float64{
+				"sglang:kv_transfer_latency_ms": float64(r.Transfers.Ns) / 1e6, "sglang:kv_transfer_total_mb": float64(r.Transfers.Bytes) / (1 << 20),
+				"sglang:kv_transfer_speed_gb_s": r.Transfers.Speed,
+			} {
+				v[name+"_count"+label] = float64(r.Transfers.N)
+				v[name+"_sum"+label] = sum
+			}
+		case sim.RoleDecode:
+			v["sglang:num_decode_prealloc_queue_reqs"+label] = float64(r.Prealloc)
+			v["sglang:num_decode_transfer_queue_reqs"+label] = float64(r.Transfer)
 		}
 	}
 	return &record.Sample{At: at, Source: source, Values: v}

@@ -79,4 +79,19 @@ func TestDisaggregatedPoint(t *testing.T) {
 	if r.GPUs.Prefill != 16 || r.GPUs.Decode != 8 {
 		t.Errorf("GPUs %+v: two prefill workers and one decode worker of eight", r.GPUs)
 	}
+	pre, dec := r.Server.ByRole["prefill"], r.Server.ByRole["decode"]
+	if len(r.Server.ByRole) != 2 || pre == nil || dec == nil || len(r.Server.ByEndpoint) != 3 {
+		t.Fatalf("%d roles and %d endpoints: want prefill and decode, and three engines", len(r.Server.ByRole), len(r.Server.ByEndpoint))
+	}
+	if pre.Endpoints != 2 || pre.BootstrapMean == nil || pre.InflightMean == nil || pre.DevicePool == nil || pre.PreallocMean != nil {
+		t.Errorf("prefill %+v", pre)
+	}
+	if dec.Endpoints != 1 || dec.PreallocMean == nil || dec.TransferMean == nil || dec.Transfer != nil || dec.BootstrapMean != nil {
+		t.Errorf("decode %+v", dec)
+	}
+	if x := pre.Transfer; x == nil || x.N == 0 || x.Bytes == nil || x.Time == nil || *x.Time.Mean <= 0 || x.Speed == nil {
+		t.Errorf("transfers %+v", x)
+	} else if mean := float64(*x.Bytes) / float64(x.N); mean < float64(v.Roles[0].BytesPerToken) {
+		t.Errorf("a transfer has %.0f bytes, less than one token's", mean)
+	}
 }

@@ -40,9 +40,11 @@ type job struct {
 	fetch       *fetch // what storage is bringing
 	fromStorage int64  // tokens that it brought
 
-	unsent  int64 // cached tokens that the decode engine still needs
-	counted bool  // hits are counted once, at the first chunk
-	hits    record.Hits
+	unsent   int64 // cached tokens that the decode engine still needs
+	sent     int64 // tokens given to the link
+	computed int64 // when its prompt was complete and only the link was left
+	counted  bool  // hits are counted once, at the first chunk
+	hits     record.Hits
 
 	output  func(page int) uint64 // identity of a page with output tokens, nil for the job's own
 	failure *record.Failure

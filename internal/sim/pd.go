@@ -77,6 +77,7 @@ func (g *Core) Arrive(id uint64) {
 // send puts the KV that the step computed on the link.
 func (g *Core) send(rank int, s *sglang) {
 	for _, x := range s.outgoing {
+		x.j.sent += x.tokens
 		at := g.c.Link.send(g.now, int64(float64(x.tokens)*g.model.nicNs))
 		if x.last {
 			heap.Push(&g.transfers, transfer{at, rank, x.j})
@@ -118,6 +119,7 @@ func (s *sglang) grant(id uint64) bool {
 // until they were sent.
 func (s *sglang) prefilled(j *job) {
 	s.keep(j, j.have, false)
+	j.computed = s.now
 	s.inflight = append(s.inflight, j)
 	s.events = append(s.events, Event{Kind: Prefilled, ID: j.id, At: s.now, Tokens: j.out, Hits: j.hits})
 }
@@ -127,6 +129,7 @@ func (s *sglang) sent(j *job, now int64) {
 	for i, x := range s.inflight {
 		if x == j {
 			s.inflight = append(s.inflight[:i], s.inflight[i+1:]...)
+			s.count.Transfers.add(now-j.computed, j.sent*s.c.KVBytesPerToken)
 			s.end(j)
 			return
 		}
@@ -184,6 +187,11 @@ func (s *sglang) expire() {
 			if s.now-j.arrived < bootstrapTimeout {
 				kept = append(kept, j)
 				continue
+			}
+			if s.c.Role == RolePrefill {
+				s.count.BootstrapFailed++
+			} else {
+				s.count.TransferFailed++
 			}
 			s.release(j)
 			s.fail(j, "the other side of the disaggregated engine did not answer in time")

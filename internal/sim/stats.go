@@ -28,6 +28,55 @@ type Stats struct {
 	PrefillNs, DecodeNs           int64 // time in steps
 	Steps                         int64
 	LastHitPPM                    int64 // hits over prompt tokens of the last prefill step
+
+	Role      string    // RolePrefill or RoleDecode, empty otherwise
+	Transfers Transfers // of a prefill engine
+	// BootstrapFailed are requests that the other side gave no room in time, TransferFailed those
+	// whose KV did not come.
+	BootstrapFailed, TransferFailed int64
+}
+
+// Transfers are requests whose KV a prefill engine has sent, counted as SGLang does: the time from
+// the end of the computation until the last piece had arrived, and all bytes of the prompt.
+type Transfers struct {
+	N, Ns, Bytes int64
+	Speed        float64 // sum over them, GiB per second
+	// Below TransferMs, TransferMB and TransferGBs: observations by bucket, the last one open.
+	ByMs  [13]int64
+	ByMB  [10]int64
+	ByGBs [11]int64
+}
+
+// SGLang's buckets of transfers (observability/metrics_collector.py, 2026-07): milliseconds, MiB and
+// GiB per second.
+var (
+	TransferMs  = []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000}
+	TransferMB  = []float64{1, 5, 10, 50, 100, 500, 1000, 5000, 10000}
+	TransferGBs = []float64{.1, .5, 1, 5, 10, 25, 50, 100, 200, 400}
+)
+
+func (t *Transfers) add(ns, bytes int64) {
+	if ns <= 0 {
+		return
+	}
+	t.N++
+	t.Ns += ns
+	t.Bytes += bytes
+	mb := float64(bytes) / (1 << 20)
+	speed := mb / 1024 / (float64(ns) / 1e9)
+	t.Speed += speed
+	t.ByMs[bucketOf(TransferMs, float64(ns)/1e6)]++
+	t.ByMB[bucketOf(TransferMB, mb)]++
+	t.ByGBs[bucketOf(TransferGBs, speed)]++
+}
+
+// bucketOf is the first bucket whose bound is not below v.
+func bucketOf(bounds []float64, v float64) int {
+	i := 0
+	for i < len(bounds) && v > bounds[i] {
+		i++
+	}
+	return i
 }
 
 // Stats returns the counts of every rank.
@@ -35,6 +84,7 @@ func (g *Core) Stats() []Stats {
 	out := make([]Stats, len(g.ranks))
 	for i, r := range g.ranks {
 		out[i] = r.stats()
+		out[i].Role = g.c.Role
 		out[i].Steps, out[i].PrefillNs, out[i].DecodeNs = g.count.Steps, g.count.PrefillNs, g.count.DecodeNs
 	}
 	return out

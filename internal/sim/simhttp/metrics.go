@@ -112,6 +112,10 @@ func (t *text) sample(name, labels string, v float64) {
 
 func (t *text) histogram(name, labels, help string, h *histogram) {
 	t.family(name, "histogram", help)
+	t.buckets(name, labels, h)
+}
+
+func (t *text) buckets(name, labels string, h *histogram) {
 	sum := int64(0)
 	for i, b := range h.bounds {
 		sum += h.counts[i]
@@ -220,13 +224,34 @@ func (s *Server) sglangMetrics(t *text, ranks []sim.Stats) {
 		{"sglang:forward_execution_seconds_total", n, "Time in steps.", `category="prefill"`, func(r *sim.Stats) float64 { return float64(r.PrefillNs) / 1e9 }},
 		{"sglang:forward_execution_seconds_total", n, "", `category="decode"`, func(r *sim.Stats) float64 { return float64(r.DecodeNs) / 1e9 }},
 	}, ranks, labels)
+	failures := []series{
+		{"sglang:num_bootstrap_failed_reqs_total", n, "Requests that the other side gave no room in time.", "", func(r *sim.Stats) float64 { return float64(r.BootstrapFailed) }},
+		{"sglang:num_transfer_failed_reqs_total", n, "Requests whose KV did not come.", "", func(r *sim.Stats) float64 { return float64(r.TransferFailed) }},
+	}
 	switch c.Role {
 	case sim.RolePrefill:
 		t.each([]series{
 			{"sglang:num_prefill_bootstrap_queue_reqs", g, "Requests that wait for room at decode.", "", func(r *sim.Stats) float64 { return float64(r.Bootstrap) }},
 			{"sglang:num_prefill_inflight_queue_reqs", g, "Requests whose KV is on its way.", "", func(r *sim.Stats) float64 { return float64(r.Inflight) }},
 		}, ranks, labels)
+		t.each(failures, ranks, labels)
+		for _, x := range []struct {
+			name, help string
+			bounds     []float64
+			of         func(*sim.Transfers) (sum float64, counts []int64)
+		}{
+			{"sglang:kv_transfer_latency_ms", "Time of a transfer in ms.", sim.TransferMs, func(x *sim.Transfers) (float64, []int64) { return float64(x.Ns) / 1e6, x.ByMs[:] }},
+			{"sglang:kv_transfer_total_mb", "Size of a transfer in MB of 2^20 bytes.", sim.TransferMB, func(x *sim.Transfers) (float64, []int64) { return float64(x.Bytes) / (1 << 20), x.ByMB[:] }},
+			{"sglang:kv_transfer_speed_gb_s", "Speed of a transfer in GB of 2^30 bytes per second.", sim.TransferGBs, func(x *sim.Transfers) (float64, []int64) { return x.Speed, x.ByGBs[:] }},
+		} {
+			t.family(x.name, "histogram", x.help)
+			for r := range ranks {
+				sum, counts := x.of(&ranks[r].Transfers)
+				t.buckets(x.name, labels(r), &histogram{x.bounds, counts, sum, ranks[r].Transfers.N})
+			}
+		}
 	case sim.RoleDecode:
+		t.each(failures, ranks, labels)
 		t.each([]series{
 			{"sglang:num_decode_prealloc_queue_reqs", g, "Requests without room.", "", func(r *sim.Stats) float64 { return float64(r.Prealloc) }},
 			{"sglang:num_decode_transfer_queue_reqs", g, "Requests without KV.", "", func(r *sim.Stats) float64 { return float64(r.Transfer) }},

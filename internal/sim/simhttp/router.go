@@ -44,6 +44,7 @@ type Router struct {
 	policy  *sim.Router
 	turn    int
 	sent    []int64 // requests forwarded to each worker
+	active  []int64 // requests under way at each decode server
 	failed  int64
 	workers []string
 	mux     *http.ServeMux
@@ -73,7 +74,7 @@ func NewRouter(o RouterOptions) (*Router, error) {
 	if r.policy, err = sim.NewRouter(o.Policy, r.workers); err != nil {
 		return nil, err
 	}
-	r.sent = make([]int64, len(r.workers))
+	r.sent, r.active = make([]int64, len(r.workers)), make([]int64, len(o.Decode))
 	if r.o.Client == nil {
 		r.o.Client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second}}
 	}
@@ -110,6 +111,9 @@ func (r *Router) Metrics() http.Handler {
 		for i, u := range r.workers {
 			t.sample("smg_worker_requests_active", fmt.Sprintf("worker=%q", u), float64(loads[i]))
 		}
+		for i, u := range r.o.Decode {
+			t.sample("smg_worker_requests_active", fmt.Sprintf("worker=%q", u), float64(r.active[i]))
+		}
 		t.family("smg_worker_selection_total", "counter", "Requests sent to a worker.")
 		all := int64(0)
 		for i, u := range r.workers {
@@ -143,14 +147,15 @@ func (r *Router) fail(w http.ResponseWriter, status int, message string) {
 	writeJSON(w, status, map[string]any{"error": map[string]any{"message": message, "type": "RouterError", "code": status}})
 }
 
-// pick chooses the worker of a request and, disaggregated, the decode server.
-func (r *Router) pick(session uint64, pages []uint64) (worker int, decode string) {
+// pick chooses the worker of a request and, disaggregated, the decode server, else -1.
+func (r *Router) pick(session uint64, pages []uint64) (worker, decode int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	worker = r.policy.Pick(session, pages)
+	worker, decode = r.policy.Pick(session, pages), -1
 	r.sent[worker]++
 	if n := len(r.o.Decode); n > 0 {
-		decode = r.o.Decode[r.turn%n]
+		decode = r.turn % n
+		r.active[decode]++
 		r.turn++
 	}
 	return worker, decode
@@ -188,18 +193,21 @@ func (r *Router) forward(w http.ResponseWriter, q *http.Request) {
 	defer func() {
 		r.mu.Lock()
 		r.policy.Done(worker)
+		if decode >= 0 {
+			r.active[decode]--
+		}
 		r.mu.Unlock()
 	}()
 	ctx, stop := context.WithCancel(q.Context())
 	defer stop()
 	answer := r.workers[worker]
-	if decode != "" {
+	if decode >= 0 {
 		peer := r.o.Prefill[worker]
 		if body, err = withRoom(body, peer); err != nil {
 			r.fail(w, 400, err.Error())
 			return
 		}
-		answer = decode
+		answer = r.o.Decode[decode]
 		prefill := make(chan error, 1)
 		go func() { prefill <- r.prefill(ctx, q, peer.URL, body) }()
 		go func() { // a prefill that fails ends the decode too
