@@ -63,7 +63,7 @@ type Rank struct {
 
 // Transfer is KV on its way between prefill and decode, from the engines' histograms and counters.
 type Transfer struct {
-	N     int64   `json:"n"`                     // that ended
+	N     int64   `json:"n,omitempty"`           // that ended
 	Bytes *int64  `json:"bytes,omitempty"`       // of all
 	Time  *Spread `json:"time_s,omitempty"`      // of one
 	Speed *Spread `json:"bytes_per_s,omitempty"` // of one
