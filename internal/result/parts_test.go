@@ -229,3 +229,17 @@ func show(n *int64) any {
 	}
 	return *n
 }
+
+// BenchmarkFollow takes samples of twenty endpoints of eight ranks.
+func BenchmarkFollow(b *testing.B) {
+	g := newGauges(&record.Meta{})
+	v := map[string]float64{}
+	for r := range 8 {
+		for _, name := range []string{"token_usage", "num_running_reqs", "num_queue_reqs", "max_total_num_tokens", "kv_used_tokens", "kv_evictable_tokens", "evicted_tokens_total", "num_prefill_inflight_queue_reqs"} {
+			v[fmt.Sprintf(`sglang:%s{engine_type="prefill",dp_rank="%d",tp_rank="%d"}`, name, r, r)] = 1
+		}
+	}
+	for i := 0; b.Loop(); i++ {
+		g.add(&record.Sample{At: int64(i) * 5e7, Source: fmt.Sprint("http://", i%20), Values: v})
+	}
+}
