@@ -96,7 +96,7 @@ func TestAIPerfProfile(t *testing.T) {
 
 	env := map[string]string{"KV_OFFLOADING": "dram", "KV_OFFLOAD_BACKEND": "hicache", "KV_OFFLOAD_BACKEND_METADATA": `{"name":"hicache"}`,
 		"FRAMEWORK": "sglang", "TP": "8", "CONC": "4", "TOTAL_CPU_DRAM_GB": "100"}
-	row, err := inferencex.Aggregate(filepath.Dir(artifacts), func(n string) (string, bool) { v, ok := env[n]; return v, ok }, inferencex.Options{})
+	row, err := inferencex.Aggregate(filepath.Dir(artifacts), func(n string) (string, bool) { v, ok := env[n]; return v, ok }, inferencex.Options{Own: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +147,11 @@ func TestAIPerfProfile(t *testing.T) {
 	}
 	if d := cmp.Diff(a, b); d != "" {
 		t.Errorf("the row by way of artifacts and that of the bundle differ (-artifacts +bundle):\n%s", d)
+	}
+	// Weir's own numbers stand beside InferenceX's unless they are not wanted.
+	code, out, errOut = weir("aggregate", bundles[0], "--output-dir", filepath.Join(dir, "plain"), "--own=false", "--json")
+	if code != exitOK || !strings.Contains(fmt.Sprint(b), "weir_error_rate") || strings.Contains(out, "weir_error_rate") {
+		t.Errorf("exit code %d, %s\nwith own numbers %v\nwithout %s", code, errOut, b, out)
 	}
 	os.Unsetenv("TP")
 	if code, _, errOut := weir("aggregate", bundles[0], "--output-dir", dir); code != exitUsage || !strings.Contains(errOut, "does not say how many GPUs served it: set TP") {
