@@ -46,25 +46,35 @@ func Read(s *record.Sample) View {
 			best[sig.Same] = ranked{sig, sig.Value(val)}
 		}
 	}
-	ranks := map[string]*View{}
+	rank, several := "", false
 	for _, b := range best {
 		if !spelling.first(b.sig) {
 			continue
 		}
 		v.take(b.sig, b.val)
 		if r := b.sig.Replica; r != "" {
-			if ranks[r] == nil {
-				ranks[r] = &View{}
-			}
-			ranks[r].take(b.sig, b.val)
+			several = several || rank != "" && rank != r
+			rank = r
 		}
 	}
 	v.finish()
-	if len(ranks) > 1 {
-		for _, r := range SortRanks(maps.Keys(ranks)) {
-			ranks[r].finish()
-			v.Ranks = append(v.Ranks, RankView{r, *ranks[r]})
+	if !several {
+		return v
+	}
+	ranks := map[string]*View{}
+	for _, b := range best {
+		r := b.sig.Replica
+		if r == "" || !spelling.first(b.sig) {
+			continue
 		}
+		if ranks[r] == nil {
+			ranks[r] = &View{}
+		}
+		ranks[r].take(b.sig, b.val)
+	}
+	for _, r := range SortRanks(maps.Keys(ranks)) {
+		ranks[r].finish()
+		v.Ranks = append(v.Ranks, RankView{r, *ranks[r]})
 	}
 	return v
 }
