@@ -100,7 +100,7 @@ func newCluster(t testing.TB) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, root: t, dir: dir, weir: weir, procs: map[string]*daemon{}}
-	for _, d := range []string{"state", "spool", "run", "log"} {
+	for _, d := range []string{"state", "spool", "run", "log", "shm"} {
 		if err := os.Mkdir(filepath.Join(dir, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -420,6 +420,7 @@ type sweep struct {
 const clusterFleet = `clusters:
   cluster:b200-dgxc:
     scheduler: slurm
+    node: { shm: %q }
     slurm: { partition: main, gres: "gpu:8", exclusive: true, time-s: 600%s }
 `
 
@@ -432,7 +433,7 @@ func (c *cluster) sweep(name, fleet string, configs map[string]string) *sweep {
 			"--first-input", "1000", "--growth", "200", "--context", "4000", "--sub-agents", "-1")
 	}
 	c.write(name+"/runners.yaml", "labels:\n  cluster:b200-dgxc: [ b200-dgxc_00 ]\nhardware:\n  cluster:b200-dgxc: { available-cpu-dram-mib: 3_095_781, gpus-per-node: 8 }\n")
-	c.write(name+"/fleet.yaml", fmt.Sprintf(clusterFleet, fleet))
+	c.write(name+"/fleet.yaml", fmt.Sprintf(clusterFleet, filepath.Join(c.dir, "shm"), fleet))
 	for _, key := range slices.Sorted(maps.Keys(configs)) {
 		recipe, concs, _ := strings.Cut(configs[key], "@")
 		c.write(name+"/r-"+key+".yaml", "name: r-"+key+"\nextends: sim-serve\nready: { start: 5m, drain: 2m, silent: 5m, stop: 1m }\nargs: { speed: 50"+recipe+" }\n")

@@ -32,6 +32,7 @@ type preflightFlags struct {
 	clock, serveClock             string
 	serveFor, clockMax, timeout   time.Duration
 	simulated                     bool
+	mark                          string
 }
 
 func newPreflightCmd(app *App) *cobra.Command {
@@ -76,6 +77,7 @@ the same report to a file.`,
 	floatVar(fs, &f.engineGB, "engine-gb", 0, maxGB, "host memory of one engine process beside its pools, `GB`; default: the fact")
 	fs.StringVar(&f.clock, "clock", "", "compare clocks with `HOST:PORT`")
 	fs.DurationVar(&f.clockMax, "max-clock-offset", time.Duration(plan.ClockLimitNs), "how far the clocks may be apart")
+	fs.StringVar(&f.mark, "mark", "", "list the processes that run with `NAME=VALUE` in their environment")
 	fs.StringVar(&f.serveClock, "serve-clock", "", "serve this node's clock on `HOST:PORT` instead of checking")
 	fs.DurationVar(&f.serveFor, "serve-for", time.Minute, "how long to serve it")
 	fs.DurationVar(&f.timeout, "timeout", 30*time.Second, "end by then whatever hangs")
@@ -125,7 +127,7 @@ func (f *preflightFlags) request(args []string) (plan.Request, error) {
 	q := plan.Request{
 		Role: f.role, GPUs: f.gpus, Conc: f.conc, Ports: f.ports, ShmPath: f.shm, ShmBytes: int64(f.shmGB * 1e9),
 		HugePageBytes: f.hugePageKiB << 10, BundleDir: f.bundle, DiskBytes: int64(f.diskGB * 1e9), Corpus: f.corpus, Model: f.model,
-		ClockAddr: f.clock, ClockMaxNs: f.clockMax.Nanoseconds(), ProbeDeadline: f.timeout, Simulated: f.simulated,
+		ClockAddr: f.clock, ClockMaxNs: f.clockMax.Nanoseconds(), ProbeDeadline: f.timeout, Simulated: f.simulated, Mark: f.mark,
 	}
 	for _, n := range []struct {
 		name       string
@@ -232,6 +234,9 @@ func printReport(app *App, rep *plan.Report) error {
 		if c.Change != "" {
 			fmt.Fprintf(tw, "\t\t  smallest change: %s\n", c.Change)
 		}
+	}
+	for _, m := range rep.Node.Marked {
+		fmt.Fprintf(tw, "-\tmark\tprocess %d runs: %s\n", m.PID, m.Command)
 	}
 	for _, p := range rep.Node.Problems {
 		fmt.Fprintf(tw, "%s\t-\t%s\n", plan.NotSeen, p)

@@ -120,7 +120,7 @@ func TestJudge(t *testing.T) {
 		"memlock":        {point, func(s *NodeState) { *s.MemlockBytes = 64 << 10 }, "memlock", Warn, "CUDA registers it"},
 		"shm of vllm":    {vllm, func(*NodeState) {}, "shm", Refuse, "the host tier, which lies in shared memory"},
 		"small shm":      {point, func(s *NodeState) { s.Shm.FreeBytes = 64 << 20 }, "shm", Refuse, "needs 1.07 GB"},
-		"old files":      {point, func(s *NodeState) { s.Shm.Leftovers = []Leftover{{"vllm_offload_1.mmap", 1e12, 1}} }, "shm", Warn, "1 files of earlier runs hold 1000.00 GB"},
+		"old files":      {point, func(s *NodeState) { s.Shm.Leftovers = []Leftover{{Name: "vllm_offload_1.mmap", Bytes: 1e12, AgeNs: 1}} }, "shm", Warn, "1 files of earlier runs hold 1000.00 GB"},
 		"no memory told": {point, func(s *NodeState) { s.MemAvailableBytes = nil }, "memory", NotSeen, "neither"},
 	} {
 		s := goodNode()

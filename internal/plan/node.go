@@ -19,9 +19,11 @@ type NodeState struct {
 	GPUs         *GPUsState `json:"gpus"`
 
 	Ports []PortState `json:"ports,omitempty"`
-	Disk  *DiskState  `json:"disk,omitempty"`
-	Paths []PathState `json:"paths,omitempty"`
-	Clock *ClockState `json:"clock,omitempty"`
+	// Marked are the processes that still run with the mark that was asked for.
+	Marked []Marked    `json:"marked,omitempty"`
+	Disk   *DiskState  `json:"disk,omitempty"`
+	Paths  []PathState `json:"paths,omitempty"`
+	Clock  *ClockState `json:"clock,omitempty"`
 	// Problems are what could not be seen and why.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -93,6 +95,8 @@ type Leftover struct {
 	Name  string `json:"name"`
 	Bytes int64  `json:"bytes"` // that it takes
 	AgeNs int64  `json:"age_ns"`
+	// Others says that a running process uses it or that another user owns it.
+	Others bool `json:"others,omitempty"`
 }
 
 // GPUsState is what GPUs are there and who said so.

@@ -43,6 +43,8 @@ type Request struct {
 	ClockAddr     string // of a node that serves its clock, host:port
 	ClockMaxNs    int64  // 0 takes ClockLimitNs
 	ProbeDeadline time.Duration
+	// Mark is an entry NAME=VALUE of environments: processes that run with it are listed.
+	Mark string
 	// Root is where proc, sys and dev lie; "/" when empty.
 	Root string
 }

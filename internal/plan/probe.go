@@ -25,6 +25,9 @@ func Probe(ctx context.Context, q Request) *NodeState {
 	for _, port := range q.Ports {
 		p.s.Ports = append(p.s.Ports, p.port(ctx, port))
 	}
+	if q.Mark != "" {
+		p.s.Marked = marked(q.Mark)
+	}
 	if q.Corpus != "" {
 		p.s.Paths = append(p.s.Paths, pathState("corpus", q.Corpus, nil))
 	}
@@ -118,7 +121,7 @@ func leftovers(dir string, now time.Time, size func(string, fs.FileInfo) int64) 
 				continue
 			}
 			if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-				out = append(out, Leftover{e.Name(), size(filepath.Join(dir, e.Name()), info), max(0, now.Sub(info.ModTime()).Nanoseconds())})
+				out = append(out, Leftover{Name: e.Name(), Bytes: size(filepath.Join(dir, e.Name()), info), AgeNs: max(0, now.Sub(info.ModTime()).Nanoseconds())})
 			}
 			break
 		}

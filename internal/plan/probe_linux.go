@@ -369,6 +369,7 @@ func (p *prober) shm() {
 		}
 		return info.Size()
 	})}
+	others(dir, p.s.Shm.Leftovers)
 }
 
 func (p *prober) disk() {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -164,6 +165,12 @@ func (js *JobSpec) launch(ctx context.Context, dir string, log io.Writer) (*Laun
 			return js.preflight(ctx, nodes, het, d, filepath.Join(dir, "job.json"))
 		},
 	}
+	l.After = func(look context.Context, d *engine.Deployment, before []*plan.Report, mark string) error {
+		look, cancel := context.WithCancel(look)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		return js.after(look, nodes, het, d, before, filepath.Join(dir, "job.json"), mark)
+	}
 	l.GPU = js.GPU
 	l.Beside = func(node int, argv []string) []string { return js.beside(nodes[node], het, "gpu", argv) }
 	if raw, err := json.Marshal(js.Cluster); err == nil {
@@ -287,11 +294,11 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 	defer cancel()
 	clock := serveClock(ctx)
 	for _, p := range d.Processes {
-		if seen[p.Node] || p.Role == "router" || p.Role == "infra" {
+		if seen[p.Node] || !lookedFor(&p) {
 			continue
 		}
 		seen[p.Node] = true
-		argv := []string{js.Weir, "preflight", "--json", "--bundle", filepath.Dir(file), "--timeout", "20s"}
+		var argv []string
 		if d.Simulated { // it needs no GPU and pins nothing
 			argv = append(argv, "--simulated", "--conc", strconv.Itoa(js.Point.Conc), "--disk-gb", "0.05", "--shm-gb", "0.01")
 		} else {
@@ -303,25 +310,52 @@ func (js *JobSpec) preflight(ctx context.Context, nodes []string, het string, d 
 		if clock != "" {
 			argv = append(argv, "--clock", clock)
 		}
-		look := append(js.srun(nodes[p.Node], het, "preflight"), argv...)
-		one, cancel := context.WithTimeout(ctx, 2*time.Minute)
-		cmd := exec.CommandContext(one, look[0], look[1:]...)
-		var out, errOut bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &errOut
-		cmd.WaitDelay = time.Second
-		runErr := cmd.Run()
-		cancel()
+		rep, err := js.look(ctx, nodes[p.Node], het, filepath.Dir(file), argv)
 		if ctx.Err() != nil {
 			return reps, ctx.Err()
 		}
-		var rep plan.Report
-		if err := json.Unmarshal(out.Bytes(), &rep); err != nil || rep.Node == nil {
-			return reps, failf("node", "pre-flight of %s: %v: %s", nodes[p.Node], errors.Join(runErr, err), strings.TrimSpace(errOut.String()))
+		if err != nil {
+			return reps, failf("node", "pre-flight of %s: %v", nodes[p.Node], err)
 		}
-		reps = append(reps, &rep)
-		if err := refusedBy(&rep); err != nil {
+		reps = append(reps, rep)
+		if err := refusedBy(rep); err != nil {
 			return reps, err
 		}
 	}
 	return reps, nil
+}
+
+// lookedFor says whether a node is looked at for a process.
+func lookedFor(p *engine.Process) bool { return p.Role != "router" && p.Role != "infra" }
+
+// lookedAt are the nodes of a deployment in the order in which preflight looks at them.
+func lookedAt(d *engine.Deployment) []int {
+	var out []int
+	for i := range d.Processes {
+		if p := &d.Processes[i]; lookedFor(p) && !slices.Contains(out, p.Node) {
+			out = append(out, p.Node)
+		}
+	}
+	return out
+}
+
+// look runs weir preflight with more arguments in a step on a node.
+func (js *JobSpec) look(ctx context.Context, node, het, dir string, more []string) (*plan.Report, error) {
+	argv := append(js.srun(node, het, "preflight"), js.Weir, "preflight", "--json", "--bundle", dir, "--timeout", "20s")
+	if js.Cluster.Node.Shm != "" {
+		argv = append(argv, "--shm", js.Cluster.Node.Shm)
+	}
+	argv = append(argv, more...)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.WaitDelay = time.Second
+	runErr := cmd.Run()
+	var rep plan.Report
+	if err := json.Unmarshal(out.Bytes(), &rep); err != nil || rep.Node == nil {
+		return nil, fmt.Errorf("%w: %s", errors.Join(runErr, err), strings.TrimSpace(errOut.String()))
+	}
+	return &rep, nil
 }

@@ -149,7 +149,7 @@ func TestContainers(t *testing.T) {
 			dir := filepath.Join(scratch, "unified-0")
 			gpus := map[string]string{"docker": "--gpus all", "podman": "--device nvidia.com/gpu=all"}[runtime]
 			want := fmt.Sprintf("run --rm --init --name %s --network host --ipc host --privileged --ulimit memlock=-1 --ulimit stack=67108864 --shm-size 128g --entrypoint  %s"+
-				" --volume /models:/models:ro --volume %s:%s --workdir %s lmsysorg/sglang:v0.5.16 env SIZE=3 GB sh -c ", box.name(&p), gpus, dir, dir, dir)
+				" --volume /models:/models:ro --volume %s:%s --workdir %s lmsysorg/sglang:v0.5.16 env SIZE=3 GB %s=%s sh -c ", box.name(&p), gpus, dir, dir, dir, marker, g.mark)
 			if !strings.HasPrefix(string(calls), want) || !strings.Contains(string(calls), "\nrm --force "+box.name(&p)+"\n") {
 				t.Errorf("calls\n%s\nwant\n%s", calls, want)
 			}

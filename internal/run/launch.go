@@ -45,6 +45,9 @@ type Launch struct {
 	// Check looks at the nodes before anything starts; nil looks at none. What it saw goes into the
 	// bundle, also when it refuses. A Failure that it returns keeps its class.
 	Check func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error)
+	// After looks at the nodes when everything was stopped, with what Check saw and the mark of
+	// processes behind a wrapper, and says what is left; nil looks at none.
+	After func(ctx context.Context, d *engine.Deployment, before []*plan.Report, mark string) error
 	// ObservedGPUs is what the allocation holds; Unknown where nobody knows.
 	ObservedGPUs int64
 	Fleet        json.RawMessage
@@ -75,7 +78,9 @@ type life struct {
 	// salt keeps its prompts apart from those of other points on the same server; empty for a
 	// point that has the server to itself.
 	salt string
-	from map[string]int64 // lengths of the server's logs when the point began, where it shares one
+	// before is what Check saw.
+	before []*plan.Report
+	from   map[string]int64 // lengths of the server's logs when the point began, where it shares one
 }
 
 // Defaults of recipes that set no times.
@@ -86,6 +91,8 @@ const (
 	silentWait = 10 * time.Minute
 	// deathWait is how long a dying process may take to be seen as dead, behind a scheduler's step.
 	deathWait = 5 * time.Second
+	// lookAfter bounds the look at all nodes after a stop.
+	lookAfter = 10 * time.Minute
 	// floorSpeed is the slowest prefill, tokens per second, of an engine that is worth starting.
 	floorSpeed = 4000
 )
@@ -94,7 +101,7 @@ const (
 func Local(weir, scratch string) *Launch {
 	l := &Launch{Scratch: scratch, ObservedGPUs: record.Unknown,
 		Place: engine.Place{Addr: func(int) string { return "127.0.0.1" }, Port: FreePort(), Weir: weir}}
-	l.Check = l.checkHere
+	l.Check, l.After = l.checkHere, l.afterHere
 	return l
 }
 
@@ -247,6 +254,7 @@ func (l *life) describe(j *Job, w *record.BundleWriter) error {
 func (l *life) up(ctx context.Context, j *Job) error {
 	if l.Check != nil {
 		reps, err := l.Check(ctx, j, l.d)
+		l.before = reps
 		if err := errors.Join(keepReports(l.g.logs, reps), err); err != nil {
 			return err
 		}
@@ -261,6 +269,11 @@ func (l *life) down() error {
 	err := l.g.stop(l.recipe.Ready.Stop.Or(stopWait))
 	if err == nil && len(l.g.procs) > 0 {
 		err = l.portsFree(l.d)
+	}
+	if l.After != nil && len(l.g.procs) > 0 {
+		ctx, cancel := context.WithTimeout(context.Background(), lookAfter)
+		err = errors.Join(err, l.After(ctx, l.d, l.before, l.g.mark))
+		cancel()
 	}
 	os.RemoveAll(l.dir)
 	l.say("stopped")

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/engine"
+	"github.com/weirbench/weir/internal/plan"
 )
 
 // A group is the processes of one deployment, each the leader of a process group of its own,
@@ -28,6 +29,7 @@ type group struct {
 	// while it is there.
 	clean func(p *engine.Process) (remove, list []string)
 
+	mark   string           // of processes behind a wrapper
 	shared map[string]int64 // files of engines in shared memory before the first start
 	procs  []*process
 	mu     sync.Mutex
@@ -48,7 +50,7 @@ type process struct {
 }
 
 func newGroup(scratch, logs string, wrap func(*engine.Process, []string) []string) *group {
-	return &group{scratch: scratch, logs: logs, wrap: wrap, died: make(chan struct{})}
+	return &group{scratch: scratch, logs: logs, wrap: wrap, mark: newToken(), died: make(chan struct{})}
 }
 
 // start begins one process with its output in a log of its own.
@@ -64,11 +66,14 @@ func (g *group) start(p engine.Process) error {
 	}
 	p.Dir = dir
 	argv := p.Argv
-	if len(p.Env) > 0 {
-		words := []string{"env"}
-		for _, v := range p.Env {
-			words = append(words, v.Name+"="+v.Value)
-		}
+	words := []string{"env"}
+	for _, v := range p.Env {
+		words = append(words, v.Name+"="+v.Value)
+	}
+	if g.wrap != nil { // where it runs, the wrapper's environment may not arrive
+		words = append(words, marker+"="+g.mark)
+	}
+	if len(words) > 1 {
 		argv = append(words, argv...)
 	}
 	if g.wrap != nil {
@@ -130,7 +135,7 @@ func (g *group) stop(patience time.Duration) error {
 	g.ending = true
 	g.mu.Unlock()
 	var left []string
-	held := map[inode]bool{} // files in shared memory that the processes used
+	held := map[plan.Inode]bool{} // files in shared memory that the processes used
 	for _, x := range slices.Backward(g.procs) {
 		if len(x.Stop) > 0 {
 			cmd := exec.Command(x.Stop[0], x.Stop[1:]...)

@@ -45,7 +45,11 @@ func (s *Slurm) exclude(ctx context.Context, j *Job, list, why string) {
 	if err != nil {
 		return
 	}
-	nodes := strings.Fields(out)
+	s.keepOut(strings.Fields(out), why, j)
+}
+
+// keepOut puts nodes into quarantine and says so in the journal.
+func (s *Slurm) keepOut(nodes []string, why string, j *Job) {
 	s.mu.Lock()
 	s.recall()
 	for _, n := range nodes {

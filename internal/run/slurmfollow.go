@@ -131,6 +131,7 @@ func (u *slurmUnit) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		u.soiled(a)
 		u.rescue(a)
 		if len(u.left) == 0 {
 			return u.clear(u.home)

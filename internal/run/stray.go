@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/weirbench/weir/internal/plan"
 )
 
@@ -119,51 +117,11 @@ func sharedMemory() map[string]int64 {
 	return out
 }
 
-// An inode is a file whatever it is called: a semaphore is made under one name and linked to
-// another.
-type inode struct{ dev, number uint64 }
-
-func inodeOf(path string) (inode, bool) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return inode{}, false
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return inode{}, false
-	}
-	return inode{uint64(st.Dev), st.Ino}, true
-}
-
-// used are the files of the file system dev that a process maps or has open.
-func used(pid int, dev uint64, into map[inode]bool) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return
-	}
-	device := fmt.Sprintf("%02x:%02x", unix.Major(dev), unix.Minor(dev))
-	for line := range strings.Lines(string(raw)) {
-		f := strings.Fields(line)
-		if len(f) < 6 || f[3] != device {
-			continue
-		}
-		if n, err := strconv.ParseUint(f[4], 10, 64); err == nil {
-			into[inode{dev, n}] = true
-		}
-	}
-	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
-	for _, fd := range fds {
-		if n, ok := inodeOf(fd); ok && n.dev == dev {
-			into[n] = true
-		}
-	}
-}
-
 // hold takes down which files in shared memory processes use, before they are ended.
-func hold(list []stray, into map[inode]bool) {
-	if dir, ok := inodeOf(shmDir); ok {
+func hold(list []stray, into map[plan.Inode]bool) {
+	if dir, ok := plan.InodeOf(shmDir); ok {
 		for _, s := range list {
-			used(s.pid, dir.dev, into)
+			plan.Used(s.pid, dir.Dev, into)
 		}
 	}
 }
@@ -171,11 +129,11 @@ func hold(list []stray, into map[inode]bool) {
 // freeShared removes the files of engines in shared memory that were not there before, that the
 // processes used which were ended, and that no process uses any more; it returns their names and
 // bytes. Whatever else appeared meanwhile is another's.
-func freeShared(before map[string]int64, own map[inode]bool) (names []string, bytes int64, err error) {
-	fresh := map[string]inode{}
+func freeShared(before map[string]int64, own map[plan.Inode]bool) (names []string, bytes int64, err error) {
+	fresh := map[string]plan.Inode{}
 	now := sharedMemory()
 	for name := range now {
-		n, ok := inodeOf(filepath.Join(shmDir, name))
+		n, ok := plan.InodeOf(filepath.Join(shmDir, name))
 		if _, old := before[name]; !old && ok && own[n] {
 			fresh[name] = n
 		}
@@ -183,7 +141,7 @@ func freeShared(before map[string]int64, own map[inode]bool) (names []string, by
 	if len(fresh) == 0 {
 		return nil, 0, nil
 	}
-	still := map[inode]bool{}
+	still := map[plan.Inode]bool{}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, 0, err

@@ -87,6 +87,7 @@ type NodeFacts struct {
 	GPU         string `json:"gpu,omitempty"` // as in Weir's facts
 	GPUsPerNode int    `json:"gpus-per-node,omitempty"`
 	DRAMBytes   int64  `json:"dram-bytes,omitempty"`
+	Shm         string `json:"shm,omitempty"` // folder of shared memory that engines use; "" is /dev/shm
 }
 
 var (
@@ -97,7 +98,7 @@ var (
 	slurmKeys   = []string{"partition", "account", "qos", "constraint", "gres", "time-s", "exclusive", "cpus-per-task", "nodes", "only", "exclude", "client"}
 	excludeKeys = []string{"nodes", "framework", "model-prefix", "reason"}
 	boxKeys     = []string{"runtime", "mounts", "cache"}
-	nodeKeys    = []string{"gpu", "gpus-per-node", "dram-mib"}
+	nodeKeys    = []string{"gpu", "gpus-per-node", "dram-mib", "shm"}
 )
 
 // LoadFleet reads fleet.yaml. The error is Problems.
@@ -172,6 +173,9 @@ func readCluster(n *node) *Cluster {
 		no := v.object(nodeKeys)
 		if g := no.get("gpu"); g != nil {
 			c.Node.GPU = g.str().V
+		}
+		if d := no.get("shm"); d != nil {
+			c.Node.Shm = d.str().V
 		}
 		c.Node.GPUsPerNode = no.optInt("gpus-per-node").V
 		if d := no.get("dram-mib"); d != nil {
@@ -277,7 +281,7 @@ func fleetSchema() schema {
 			"cache":  text("folder of imported images")}, "runtime"),
 		"models": strMap("folders of model weights by the name of the model"), "env": env,
 		"node": objectSchema("facts that runners.yaml does not have", map[string]schema{"gpu": text("GPU as in Weir's facts"),
-			"gpus-per-node": whole("GPUs of a node", 1), "dram-mib": whole("host memory of a node, MiB", 1)}),
+			"gpus-per-node": whole("GPUs of a node", 1), "dram-mib": whole("host memory of a node, MiB", 1), "shm": text("folder of shared memory, /dev/shm if not given")}),
 	}, "scheduler")
 	s := objectSchema("", map[string]schema{"clusters": {"type": "object", "additionalProperties": cluster}}, "clusters")
 	s["title"] = "fleet.yaml of Weir"
