@@ -237,7 +237,7 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 			return slurm
 		case "docker", "podman":
 			l := run.Contained(exe, filepath.Join(dir, run.WorkDir), c.Scheduler, &c.Container)
-			l.GPU = gpus
+			l.GPU, l.ClientCPUs = gpus, c.ClientCPUs
 			l.Place.Model = c.Models[j.Point.Model]
 			return l
 		}
@@ -245,7 +245,7 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 			return here
 		}
 		l := run.Local(exe, filepath.Join(dir, run.WorkDir))
-		l.GPU = gpus
+		l.GPU, l.ClientCPUs = gpus, c.ClientCPUs
 		l.Place.Model = c.Models[j.Point.Model]
 		return l
 	})

@@ -60,8 +60,10 @@ type Meta struct {
 	// Told is what the engines told of themselves, in their logs and on their info endpoints.
 	Told []Fact `json:"told,omitempty"`
 
-	Client *Client `json:"client,omitempty"` // nil when the clock was virtual
-	Engine Engine  `json:"engine"`
+	// ClientCPUs is the list of CPUs that the client had for itself, such as "6-7"; empty for none.
+	ClientCPUs string  `json:"client_cpus,omitempty"`
+	Client     *Client `json:"client,omitempty"` // nil when the clock was virtual
+	Engine     Engine  `json:"engine"`
 
 	// CacheClean says whether the cache was verified empty at the start; nil when nobody looked.
 	CacheClean *bool `json:"cache_clean,omitempty"`
@@ -147,6 +149,8 @@ type Process struct {
 	Host string            `json:"host,omitempty"`
 	Argv []string          `json:"argv"`
 	Env  map[string]string `json:"env,omitempty"` // without secrets
+	// CPUs is the list of those that it is kept on, such as "0-5"; empty for no limit of Weir's.
+	CPUs string `json:"cpus,omitempty"`
 	// Metrics are the URLs under which samples of its metrics are recorded.
 	Metrics []string `json:"metrics,omitempty"`
 }

@@ -140,13 +140,20 @@ func (js *JobSpec) launch(ctx context.Context, dir string, log io.Writer) (*Laun
 	if err != nil {
 		return nil, err
 	}
+	var cores *Cores
+	if n := js.Cluster.ClientCPUs; n > 0 && het == "" {
+		if cores, err = OwnCores(n); err != nil {
+			return nil, err
+		}
+		cores.Node = slices.Index(nodes, os.Getenv("SLURMD_NODENAME"))
+	}
 	box := &Box{} // made when the deployment is known, before anything starts
 	l := &Launch{
 		Nodes: nodes, Scratch: filepath.Join(dir, "work"), ObservedGPUs: observedGPUs(len(nodes)),
 		Place:     engine.Place{Addr: func(n int) string { return addrs[n] }, Weir: js.Weir, Model: js.Cluster.Models[js.Point.Model]},
-		Elsewhere: true,
+		Elsewhere: true, Cores: cores,
 		Wrap: func(p *engine.Process, argv []string) []string {
-			return js.inBox(box, nodes[p.Node], het, p, argv)
+			return js.inBox(box, nodes[p.Node], het, p, argv, cores)
 		},
 		Clean: func(p *engine.Process) (remove, list []string) {
 			remove, list = box.Clean(p)
@@ -242,7 +249,7 @@ func (js *JobSpec) srun(node, het, name string) []string {
 }
 
 // inBox is a step that runs a process in its container, with the cluster's environment.
-func (js *JobSpec) inBox(b *Box, node, het string, p *engine.Process, argv []string) []string {
+func (js *JobSpec) inBox(b *Box, node, het string, p *engine.Process, argv []string, cores *Cores) []string {
 	env := []string{"env"}
 	for _, e := range js.Cluster.Env {
 		env = append(env, e.Name+"="+strings.Join(e.Values, ","))
@@ -250,7 +257,9 @@ func (js *JobSpec) inBox(b *Box, node, het string, p *engine.Process, argv []str
 	if len(env) > 1 {
 		argv = append(env, argv...)
 	}
-	return append(append(js.srun(node, het, p.Name), b.Step(p)...), b.Command(p, argv)...)
+	in := *b
+	in.CPUs = cores.on(p.Node) // the containers of a daemon do not take the CPUs of the command that asks for them
+	return append(append(js.srun(node, het, p.Name), b.Step(p)...), cores.pin(p.Node, in.Command(p, argv))...)
 }
 
 // importImage imports the image on the first node, under a lock in the cache that nodes share.

@@ -20,6 +20,7 @@ type Box struct {
 	Cache   string   // folder of imported images, of pyxis, enroot and apptainer
 	Image   string
 	Token   string // of what is run, so that names are its own
+	CPUs    string // list of those that docker and podman keep the containers on; "" is all
 	GPUs    string // whose devices are passed: "nvidia", "amd" or "" for none
 }
 
@@ -169,6 +170,9 @@ func (b *Box) Command(p *engine.Process, argv []string) []string {
 			cmd = append(cmd, "--gpus", "all")
 		case b.GPUs == "nvidia":
 			cmd = append(cmd, "--device", "nvidia.com/gpu=all")
+		}
+		if b.CPUs != "" {
+			cmd = append(cmd, "--cpuset-cpus", b.CPUs)
 		}
 		for _, m := range b.mounts(p) {
 			cmd = append(cmd, "--volume", m)

@@ -50,9 +50,13 @@ type Launch struct {
 	After func(ctx context.Context, d *engine.Deployment, before []*plan.Report, mark string) error
 	// ObservedGPUs is what the allocation holds; Unknown where nobody knows.
 	ObservedGPUs int64
-	Fleet        json.RawMessage
-	Client       client.Config // timeouts and the like; its URLs are set here
-	Words        *prompt.Words
+	// ClientCPUs is how many CPUs of its node the client has for itself, 0 for none. Cores are which;
+	// where they are nil they are chosen when a point begins.
+	ClientCPUs int
+	Cores      *Cores
+	Fleet      json.RawMessage
+	Client     client.Config // timeouts and the like; its URLs are set here
+	Words      *prompt.Words
 	// GPU says how the devices of the nodes are read while the point runs; nil reads none. Beside
 	// turns a command of this program into one that runs on a node beside its engines; nil reads
 	// the devices of this machine.
@@ -112,6 +116,7 @@ func Contained(weir, scratch, runtime string, c *spec.Container) *Launch {
 	l.Clean = func(p *engine.Process) (remove, list []string) { return box.Clean(p) }
 	l.Check = func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
 		*box = *NewBox(c, runtime, j, d, newToken())
+		box.CPUs = l.Cores.on(0)
 		return l.checkHere(ctx, j, d)
 	}
 	return l
@@ -225,6 +230,11 @@ func (l *Launch) life(j *Job, logs string) (*life, error) {
 	if err != nil {
 		return nil, failf("config", "%v", err)
 	}
+	if l.ClientCPUs > 0 && l.Cores == nil {
+		if l.Cores, err = OwnCores(l.ClientCPUs); err != nil {
+			return nil, failf("config", "%v", err)
+		}
+	}
 	p := &life{Launch: l, recipe: j.Recipe, dir: filepath.Join(l.Scratch, filepath.Base(BundleDir("", j)))}
 	if p.d, err = engine.Build(q, j.Verdict, j.Recipe, l.Place); err != nil {
 		return nil, failf("config", "%v", err)
@@ -237,6 +247,9 @@ func (l *Launch) life(j *Job, logs string) (*life, error) {
 	}
 	p.g = newGroup(p.dir, logs, l.Wrap)
 	p.g.clean = l.Clean
+	if l.Wrap == nil {
+		p.g.pin = l.Cores.pin
+	}
 	return p, nil
 }
 
@@ -377,6 +390,7 @@ func (l *life) edit(m *record.Meta) {
 	m.Processes = nil
 	for _, p := range d.Processes {
 		x := record.Process{Name: p.Name, Role: p.Role, Host: l.node(p.Node), Argv: p.Argv, Env: map[string]string{}, Metrics: p.Metrics}
+		x.CPUs = l.Cores.on(p.Node)
 		for _, v := range p.Env {
 			x.Env[v.Name] = v.Value
 		}
@@ -386,6 +400,9 @@ func (l *life) edit(m *record.Meta) {
 		m.Recipe = raw
 	}
 	m.Fleet = l.Fleet
+	if l.Cores != nil {
+		m.ClientCPUs = l.Cores.Client
+	}
 	if m.CacheStart = l.start; l.start != nil {
 		m.CacheClean = l.start.Clean
 	}

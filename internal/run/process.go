@@ -25,6 +25,8 @@ type group struct {
 	logs    string
 	// wrap turns the command of a process into one that runs it on its node; nil runs it here.
 	wrap func(p *engine.Process, argv []string) []string
+	// pin keeps a command that runs here on some CPUs; nil leaves it as it is.
+	pin func(node int, argv []string) []string
 	// clean are a command that removes what the wrapper may have left and one that prints a name
 	// while it is there.
 	clean func(p *engine.Process) (remove, list []string)
@@ -78,6 +80,9 @@ func (g *group) start(p engine.Process) error {
 	}
 	if g.wrap != nil {
 		argv = g.wrap(&p, argv)
+	}
+	if g.pin != nil {
+		argv = g.pin(p.Node, argv)
 	}
 	x := &process{Process: p, argv: argv, log: filepath.Join(g.logs, p.Name+".log"), done: make(chan struct{})}
 	out, err := os.Create(x.log)

@@ -22,6 +22,8 @@ type Cluster struct {
 	Models map[string]string `json:"models,omitempty"`
 	Env    []Setting         `json:"env,omitempty"`
 	Node   NodeFacts         `json:"node"`
+	// ClientCPUs is how many CPUs of its node the load generator has for itself, at least 1; 0 for none.
+	ClientCPUs int `json:"client-cpus,omitempty"`
 }
 
 // Slurm is how a job is submitted.
@@ -94,7 +96,7 @@ var (
 	schedulers  = []string{"local", "docker", "podman", "slurm"}
 	runtimes    = []string{"none", "pyxis", "enroot", "apptainer", "docker", "podman"}
 	clients     = []string{"shared", "own-node"}
-	clusterKeys = []string{"scheduler", "slurm", "container", "models", "env", "node"}
+	clusterKeys = []string{"scheduler", "slurm", "container", "models", "env", "node", "client-cpus"}
 	slurmKeys   = []string{"partition", "account", "qos", "constraint", "gres", "time-s", "exclusive", "cpus-per-task", "nodes", "only", "exclude", "client"}
 	excludeKeys = []string{"nodes", "framework", "model-prefix", "reason"}
 	boxKeys     = []string{"runtime", "mounts", "cache"}
@@ -158,6 +160,12 @@ func readCluster(n *node) *Cluster {
 		}
 		if m := bo.get("cache"); m != nil {
 			c.Container.Cache = m.str().V
+		}
+	}
+	if v := o.get("client-cpus"); v != nil {
+		c.ClientCPUs = o.optInt("client-cpus").V
+		if c.Slurm != nil && c.Slurm.Client == "own-node" {
+			v.fail("client-cpus has no effect with client: own-node, where the load generator has all CPUs", "remove one of them")
 		}
 	}
 	if v := o.get("models"); v != nil {
@@ -279,7 +287,8 @@ func fleetSchema() schema {
 		"container": objectSchema("what runs an image", map[string]schema{"runtime": enum("container runtime", runtimes...),
 			"mounts": list(schema{"type": "string", "pattern": "^[^:]+:[^:]+(:[^:]*)?$"}, "HOST:CONTAINER, or with :ro"),
 			"cache":  text("folder of imported images")}, "runtime"),
-		"models": strMap("folders of model weights by the name of the model"), "env": env,
+		"client-cpus": whole("CPUs of its node that the load generator has for itself", 1),
+		"models":      strMap("folders of model weights by the name of the model"), "env": env,
 		"node": objectSchema("facts that runners.yaml does not have", map[string]schema{"gpu": text("GPU as in Weir's facts"),
 			"gpus-per-node": whole("GPUs of a node", 1), "dram-mib": whole("host memory of a node, MiB", 1), "shm": text("folder of shared memory, /dev/shm if not given")}),
 	}, "scheduler")

@@ -80,7 +80,7 @@ const (
     models: { zai-org/GLM-5.2-FP8: /data/glm }
     env: { A: b }
     node: { gpu: b300, dram-mib: 2_964_436 }
-  local: { scheduler: local }
+  local: { scheduler: local, client-cpus: 4, node: { shm: /shm } }
 `
 )
 
@@ -196,7 +196,9 @@ func TestFleet(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	for want, text := range map[string]string{
-		"fleet.yaml:1:1: clusters is missing":                              "a: 1\n",
+		"fleet.yaml:1:1: clusters is missing":             "a: 1\n",
+		"client-cpus has no effect with client: own-node": "clusters: { a: { scheduler: slurm, slurm: { client: own-node }, client-cpus: 4 } }\n",
+		"client-cpus": "clusters: { a: { scheduler: local, client-cpus: 0 } }\n",
 		"slurm has no effect with scheduler: local":                        "clusters: { a: { scheduler: local, slurm: {} } }\n",
 		`"slurn" is not known here; did you mean slurm?`:                   "clusters: { a: { scheduler: slurn } }\n",
 		`"/data" is not HOST:CONTAINER`:                                    "clusters: { a: { scheduler: local, container: { runtime: none, mounts: [/data] } } }\n",
