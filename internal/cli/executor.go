@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -196,6 +197,11 @@ func (f *sweepFlags) onFleet(here run.Executor, jobs []*run.Job) (run.Executor, 
 	fleet, err := spec.LoadFleet(f.fleet)
 	if err != nil {
 		return nil, 0, usage(err)
+	}
+	if f.renew {
+		for _, c := range fleet.Clusters {
+			c.Container.Renew = time.Now().Unix()
+		}
 	}
 	dir, err := filepath.Abs(f.out)
 	if err != nil {

@@ -36,6 +36,7 @@ func TestRefusedFlags(t *testing.T) {
 		{"sweep", "--gpu-hours -4 --adaptive", "from 0 to"},
 		{"sweep", "--unclean restart", "without --share-server"},
 		{"sweep", "--adaptive -j 4", "with --adaptive"},
+		{"sweep", "--renew-images", "without --fleet"},
 		{"sweep", "--no-control", "without --adaptive"},
 		{"sweep", "--slurm-submit-only", "without --fleet"},
 		{"sweep point demo", "--recipes nodir", "no such folder"},

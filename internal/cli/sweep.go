@@ -37,6 +37,7 @@ type sweepFlags struct {
 	poll     time.Duration
 	submit   bool
 	adaptive bool
+	renew    bool // import images again
 	bare     bool // no control of the sweep's own
 	gpuHours float64
 	share    bool
@@ -81,7 +82,7 @@ func (f *sweepFlags) check(given *pflag.FlagSet) error {
 		return usagef("--unclean %q: it is invalid or restart", f.unclean)
 	}
 	if f.fleet == "" {
-		if err := without(given, "without --fleet, which names a cluster", "poll", "slurm-submit-only", "release-node"); err != nil {
+		if err := without(given, "without --fleet, which names a cluster", "poll", "slurm-submit-only", "release-node", "renew-images"); err != nil {
 			return err
 		}
 	}
@@ -175,6 +176,7 @@ name is a recipe whose processes are started for a point and stopped after it.`,
 	fl.StringVar(&f.fleet, "fleet", "", "fleet.yaml: how points are run on the cluster of their runner")
 	durationVar(fl, &f.poll, "poll", 2*time.Second, time.Millisecond, "time between two looks at a scheduler's queue")
 	fl.BoolVar(&f.adaptive, "adaptive", false, "measure only the points that the frontier gains from")
+	fl.BoolVar(&f.renew, "renew-images", false, "with --fleet, import and pull container images again that were before this sweep began")
 	fl.BoolVar(&f.bare, "no-control", false, "with --adaptive, add no point without offload beside one with it where the file has none")
 	floatVar(fl, &f.gpuHours, "gpu-hours", 0, 1e9, "begin no point that would take more than what is left of this; 0 is without limit")
 	fl.BoolVar(&f.share, "share-server", false, "measure the concurrencies of a search-space entry one after the other on one server")

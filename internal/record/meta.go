@@ -221,7 +221,8 @@ type Engine struct {
 	Name    string            `json:"name"` // "sglang", "vllm", "sim", ...; empty when unknown
 	Version string            `json:"version,omitempty"`
 	Image   string            `json:"image,omitempty"`
-	Facts   map[string]string `json:"facts,omitempty"` // resolved arguments and what else its log said
+	Digest  string            `json:"image_digest,omitempty"` // of the image that ran, "sha256:..."; empty when unknown
+	Facts   map[string]string `json:"facts,omitempty"`        // resolved arguments and what else its log said
 }
 
 // A Fact is one thing that an engine told of itself. Ranks and processes that tell different

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
@@ -148,7 +149,8 @@ func (js *JobSpec) launch(ctx context.Context, dir string, log io.Writer) (*Laun
 		cores.Node = slices.Index(nodes, os.Getenv("SLURMD_NODENAME"))
 	}
 	box := &Box{} // made when the deployment is known, before anything starts
-	l := &Launch{
+	var l *Launch
+	l = &Launch{
 		Nodes: nodes, Scratch: filepath.Join(dir, "work"), ObservedGPUs: observedGPUs(len(nodes)),
 		Place:     engine.Place{Addr: func(n int) string { return addrs[n] }, Weir: js.Weir, Model: js.Cluster.Models[js.Point.Model]},
 		Elsewhere: true, Cores: cores,
@@ -166,6 +168,10 @@ func (js *JobSpec) launch(ctx context.Context, dir string, log io.Writer) (*Laun
 		Log: func(s string) { fmt.Fprintf(log, "%s %s\n", time.Now().UTC().Format(time.RFC3339), s) },
 		Check: func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
 			*box = *NewBox(&js.Cluster.Container, js.Cluster.Container.Runtime, j, d, js.Token)
+			if err := js.resolve(ctx, box, nodes[0], het, l.Log); err != nil {
+				return nil, err
+			}
+			l.Digest = box.Digest
 			if err := js.importImage(ctx, box, nodes[0], het); err != nil {
 				return nil, err
 			}
@@ -262,15 +268,53 @@ func (js *JobSpec) inBox(b *Box, node, het string, p *engine.Process, argv []str
 	return append(append(js.srun(node, het, p.Name), b.Step(p)...), cores.pin(p.Node, in.Command(p, argv))...)
 }
 
+// importLimit bounds an import and the wait for another job's; resolveLimit the question what a tag
+// names, with a pull where the runtime keeps images itself.
+var importLimit, resolveLimit = 4 * time.Hour, 2 * time.Hour
+
+// script runs a shell script in a step on a node and returns what it printed. When the limit is over
+// the step is ended and the error says so.
+func (js *JobSpec) script(ctx context.Context, node, het, name, text string, limit time.Duration) ([]byte, error) {
+	one, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	argv := append(js.srun(node, het, name), "bash", "-c", text)
+	cmd := exec.CommandContext(one, argv[0], argv[1:]...)
+	ownGroup(cmd)
+	cmd.Cancel = func() error { signalGroup(cmd.Process.Pid, syscall.SIGTERM); return nil } // srun ends its step then
+	cmd.WaitDelay = stepEnd
+	out, err := cmd.CombinedOutput()
+	if one.Err() != nil && ctx.Err() == nil {
+		signalGroup(cmd.Process.Pid, syscall.SIGKILL)
+		return out, fmt.Errorf("it did not end within %v", limit)
+	}
+	return out, err
+}
+
+// stepEnd is how long an ended step may take to be gone.
+const stepEnd = 30 * time.Second
+
+// resolve finds out the digest that the image's tag names, on the first node. Where no tool there
+// says it the name alone stands for the image, and the log says so.
+func (js *JobSpec) resolve(ctx context.Context, b *Box, node, het string, say func(string)) error {
+	script := b.Resolve()
+	if script == "" {
+		return nil
+	}
+	out, err := js.script(ctx, node, het, "digest", script, resolveLimit)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	b.resolved(string(out), err, node, say)
+	return nil
+}
+
 // importImage imports the image on the first node, under a lock in the cache that nodes share.
 func (js *JobSpec) importImage(ctx context.Context, b *Box, node, het string) error {
 	script := b.Import()
 	if script == "" {
 		return nil
 	}
-	argv := append(js.srun(node, het, "import"), "bash", "-c", script)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	out, err := cmd.CombinedOutput()
+	out, err := js.script(ctx, node, het, "import", script, importLimit)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

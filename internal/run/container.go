@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/weirbench/weir/internal/engine"
@@ -19,6 +21,8 @@ type Box struct {
 	Mounts  []string // HOST:CONTAINER or HOST:CONTAINER:ro
 	Cache   string   // folder of imported images, of pyxis, enroot and apptainer
 	Image   string
+	Digest  string // of the image, "sha256:" and 64 hex digits; "" while nobody knows it
+	Renew   int64  // imports of before this time, seconds since 1970, are made again; 0 keeps all
 	Token   string // of what is run, so that names are its own
 	CPUs    string // list of those that docker and podman keep the containers on; "" is all
 	GPUs    string // whose devices are passed: "nvidia", "amd" or "" for none
@@ -26,7 +30,7 @@ type Box struct {
 
 // NewBox is how a cluster's containers run a job.
 func NewBox(c *spec.Container, runtime string, j *Job, d *engine.Deployment, token string) *Box {
-	b := &Box{Runtime: runtime, Mounts: c.Mounts, Cache: c.Cache, Image: j.Point.Image, Token: token}
+	b := &Box{Runtime: runtime, Mounts: c.Mounts, Cache: c.Cache, Image: j.Point.Image, Digest: digestIn(j.Point.Image), Renew: c.Renew, Token: token}
 	switch {
 	case d.Simulated || j.Recipe.Device == "cpu":
 	case j.Verdict != nil && strings.HasPrefix(j.Verdict.GPU, "mi"):
@@ -50,10 +54,67 @@ func imageFile(image string) string {
 	return plain[max(0, len(plain)-80):] + "-" + hex.EncodeToString(sum[:6])
 }
 
+// digestIn is the digest in a text, the last one; "" where there is none.
+func digestIn(text string) string {
+	all := digests.FindAllString(text, -1)
+	if len(all) == 0 {
+		return ""
+	}
+	return all[len(all)-1]
+}
+
+var digests = regexp.MustCompile("sha256:[0-9a-f]{64}")
+
+// file is the image's name as a file's, with the digest of what it names where that is known: a tag
+// that moves is another image.
+func (b *Box) file() string {
+	name := imageFile(b.Image)
+	if _, hex, ok := strings.Cut(b.Digest, ":"); ok {
+		name += "-" + hex[:min(12, len(hex))]
+	}
+	return name
+}
+
+// Resolve is a shell script that prints the digest that the image's tag names now, or nothing where
+// no tool at hand says it; "" where the name has the digest or is a file's. docker and podman say
+// what they have; where they have nothing, or are to renew it, they pull.
+func (b *Box) Resolve() string {
+	if b.Digest != "" && b.Renew == 0 || b.Image == "" || strings.HasPrefix(b.Image, "/") {
+		return ""
+	}
+	image := engine.Quote(b.Image)
+	switch b.Runtime {
+	case "docker", "podman":
+		look := b.Runtime + ` image inspect --format '{{join .RepoDigests " "}}' ` + image
+		if b.Renew > 0 {
+			return b.Runtime + " pull --quiet " + image + " >&2 || exit 1\n" + look + "\n"
+		}
+		return look + " 2>/dev/null || { " + b.Runtime + " pull --quiet " + image + " >&2 && " + look + "; }\n"
+	case "pyxis", "enroot", "apptainer":
+		if b.Digest != "" {
+			return ""
+		}
+		remote := engine.Quote("docker://" + b.Image)
+		return "skopeo inspect --format '{{.Digest}}' " + remote + " || crane digest " + image + "\n"
+	}
+	return ""
+}
+
+// resolved takes what Resolve printed.
+func (b *Box) resolved(out string, err error, where string, say func(string)) {
+	if d := digestIn(out); d != "" && err == nil {
+		b.Digest = d
+		return
+	}
+	if say != nil && b.Digest == "" {
+		say(fmt.Sprintf("no digest of %s is known on %s (%v): an image that its tag names later is not told from it, and an import of it is kept; name it with @sha256:", b.Image, where, err))
+	}
+}
+
 // name is that of a process's container; it holds the image, so that another image never finds
 // the root of this one.
 func (b *Box) name(p *engine.Process) string {
-	sum := sha256.Sum256([]byte(b.Image))
+	sum := sha256.Sum256([]byte(b.Image + b.Digest))
 	return fmt.Sprintf("weir-%s-%s-%s", b.Token, p.Name, hex.EncodeToString(sum[:6]))
 }
 
@@ -71,9 +132,9 @@ func (b *Box) Imported() string {
 	case b.Cache == "":
 		return ""
 	case b.Runtime == "pyxis" || b.Runtime == "enroot":
-		return filepath.Join(b.Cache, imageFile(b.Image)+".sqsh")
+		return filepath.Join(b.Cache, b.file()+".sqsh")
 	case b.Runtime == "apptainer":
-		return filepath.Join(b.Cache, imageFile(b.Image)+".sif")
+		return filepath.Join(b.Cache, b.file()+".sif")
 	}
 	return ""
 }
@@ -92,15 +153,17 @@ func (b *Box) Import() string {
 	}
 	return `set -eu
 file=` + engine.Quote(file) + `
-[ ! -s "$file" ] || exit 0
+fresh() { [ -s "$file" ] && [ "$(stat -c %Y "$file")" -ge ` + strconv.FormatInt(b.Renew, 10) + ` ]; }
+! fresh || exit 0
 mkdir -p "$(dirname "$file")"
 exec 9>"$file.lock"
 flock -w 7200 9 || { echo "weir: $file.lock is held for more than two hours" >&2; exit 1; }
-[ ! -s "$file" ] || exit 0
+! fresh || exit 0
 part="$file.part"
 rm -f "$part"
 ` + pull + `
 [ -s "$part" ] || { echo "weir: the import made no $part" >&2; exit 1; }
+touch "$part"
 mv "$part" "$file"
 `
 }
@@ -122,7 +185,7 @@ func (b *Box) Step(p *engine.Process) []string {
 	if image == "" {
 		image = b.enrootName()
 	}
-	args := []string{"--container-image=" + image, "--container-name=weir-" + imageFile(b.Image), "--no-container-mount-home", "--container-writable"}
+	args := []string{"--container-image=" + image, "--container-name=weir-" + b.file(), "--no-container-mount-home", "--container-writable"}
 	if m := b.mounts(p); len(m) > 0 {
 		args = append(args, "--container-mounts="+strings.Join(m, ","))
 	}

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -50,6 +51,8 @@ type Launch struct {
 	After func(ctx context.Context, d *engine.Deployment, before []*plan.Report, mark string) error
 	// ObservedGPUs is what the allocation holds; Unknown where nobody knows.
 	ObservedGPUs int64
+	// Digest is that of the image that runs, "sha256:" and 64 hex digits; "" where nobody knows.
+	Digest string
 	// ClientCPUs is how many CPUs of its node the client has for itself, 0 for none. Cores are which;
 	// where they are nil they are chosen when a point begins.
 	ClientCPUs int
@@ -117,6 +120,12 @@ func Contained(weir, scratch, runtime string, c *spec.Container) *Launch {
 	l.Check = func(ctx context.Context, j *Job, d *engine.Deployment) ([]*plan.Report, error) {
 		*box = *NewBox(c, runtime, j, d, newToken())
 		box.CPUs = l.Cores.on(0)
+		if script := box.Resolve(); script != "" {
+			var out bytes.Buffer
+			err := runInto(exec.Command("bash", "-c", script), &out, resolveLimit)
+			box.resolved(out.String(), err, "this machine", l.Log)
+		}
+		l.Digest = box.Digest
 		return l.checkHere(ctx, j, d)
 	}
 	return l
@@ -413,7 +422,7 @@ func (l *life) edit(m *record.Meta) {
 		m.Simulated = true
 		m.Engine.Version = m.Weir
 	}
-	m.Engine.Image = d.Image
+	m.Engine.Image, m.Engine.Digest = d.Image, l.Digest
 	if l.told != nil {
 		m.Told = l.told
 	}

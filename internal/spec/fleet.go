@@ -82,6 +82,8 @@ type Container struct {
 	Runtime string   `json:"runtime"` // pyxis, enroot, apptainer, docker, podman or none
 	Mounts  []string `json:"mounts,omitempty"`
 	Cache   string   `json:"cache,omitempty"` // folder of imported images
+	// Renew, when set by the run, is the time before which imports are too old, seconds since 1970.
+	Renew int64 `json:"renew,omitempty"`
 }
 
 // NodeFacts are facts of the nodes that runners.yaml does not have; 0 or "" is unknown.
