@@ -3,9 +3,11 @@ package engine_test
 import (
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -20,7 +22,13 @@ var update = flag.Bool("update", false, "write golden files")
 
 func points(t *testing.T, keys ...string) []*spec.Point {
 	t.Helper()
-	set, err := spec.Load([]string{"../../examples/cluster/master.yaml"}, "../../examples/cluster/runners.yaml")
+	return pointsOf(t, "cluster", keys...)
+}
+
+// pointsOf are the points of an example's file.
+func pointsOf(t *testing.T, example string, keys ...string) []*spec.Point {
+	t.Helper()
+	set, err := spec.Load([]string{"../../examples/" + example + "/master.yaml"}, "../../examples/"+example+"/runners.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,11 +63,13 @@ func recipe(t *testing.T, name, change string) *engine.Recipe {
 
 // TestGolden holds the scripts of every example against what was read by eye.
 func TestGolden(t *testing.T) {
-	for _, p := range points(t) {
+	seen := map[string]bool{}
+	for _, p := range slices.Concat(points(t), pointsOf(t, "launch"), pointsOf(t, "external")) {
 		r, err := engine.Load(p.Weir.Recipe, examples.Recipes())
 		if err != nil {
 			t.Fatal(err)
 		}
+		seen[r.Name] = true
 		d, err := build(p, r)
 		if err != nil {
 			t.Errorf("%s: %v", p.Key, err)
@@ -86,6 +96,15 @@ func TestGolden(t *testing.T) {
 			if got != string(want) {
 				t.Errorf("%s differs from what is rendered:\n%s", file, got)
 			}
+		}
+	}
+	files, err := fs.Glob(examples.Recipes(), "*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d recipes, %v", len(files), err)
+	}
+	for _, f := range files {
+		if name := strings.TrimSuffix(f, ".yaml"); name != "sglang" && !seen[name] { // sglang is what others extend
+			t.Errorf("no example of the recipe %s is rendered", name)
 		}
 	}
 }
