@@ -142,6 +142,9 @@ func (f *preflightFlags) request(args []string) (plan.Request, error) {
 			return q, usagef("--port %d is not within 1 to 65535", p)
 		}
 	}
+	if f.mark != "" && !strings.Contains(strings.Trim(f.mark, "="), "=") {
+		return q, usagef("--mark %q: write NAME=VALUE", f.mark)
+	}
 	if f.timeout <= 0 || f.clockMax <= 0 {
 		return q, usagef("--timeout %v and --max-clock-offset %v: both must be more than 0", f.timeout, f.clockMax)
 	}
