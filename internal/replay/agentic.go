@@ -58,7 +58,8 @@ func NewAgentic(c *corpus.Corpus, o Options) (*Scheduler, error) {
 	if err := o.Check(c); err != nil {
 		return nil, err
 	}
-	s := newScheduler(o.DrainNs, o.FailedThreshold)
+	s := newScheduler(o.DrainNs, o.FailedThreshold, o.Lanes)
+	s.skips = true
 	a := &agentic{
 		s: s, c: c, o: o,
 		plans: map[*corpus.Trace]*plan{}, shared: map[*corpus.Trace]*blockSet{}, passes: map[string]int{},

@@ -49,8 +49,10 @@ type Load struct {
 	DrainNs        int64  `json:"drain_ns,omitempty"`     // for outcomes after a cancellation; 0 means 10 s
 	MaxOut         int64  `json:"max_out,omitempty"`      // cap on output tokens asked for; 0 is none
 
-	FailedThreshold float64 `json:"failed_threshold,omitempty"` // as in Options
-	NoGaps          bool    `json:"no_gaps,omitempty"`          // a turn follows the one before it at once
+	// FailedThreshold is as in Options, with the users of Users as the concurrency, and a prompt
+	// that was too long is a failure.
+	FailedThreshold float64 `json:"failed_threshold,omitempty"`
+	NoGaps          bool    `json:"no_gaps,omitempty"` // a turn follows the one before it at once
 }
 
 func (o *Load) check(n int) error {
@@ -183,7 +185,7 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 		o.Speed = 1
 	}
 	l.o = o
-	l.s = newScheduler(o.DrainNs, o.FailedThreshold)
+	l.s = newScheduler(o.DrainNs, o.FailedThreshold, max(o.Concurrency, o.NumUsers))
 	l.s.firstTokens = o.PrefillConcurrency > 0
 	l.s.m = l
 	return l.s, nil

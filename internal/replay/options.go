@@ -128,7 +128,8 @@ type Options struct {
 	MaxTrees    uint64 `json:"max_trees,omitempty"`    // trees started, warm-up included; 0 is no limit
 
 	// FailedThreshold ends the run when more than this share of the profiling requests that
-	// ended had failed, once 20 have ended. 0 is off.
+	// ended had failed, once as many have ended as there are lanes, and at least 10. A prompt that
+	// was too long ends its stream and counts as one that did not fail. 0 is off.
 	FailedThreshold float64 `json:"failed_threshold,omitempty"`
 
 	Barriers  Barriers         `json:"barriers"`

@@ -142,8 +142,10 @@ func TestOverflowFreesWhatWaits(t *testing.T) {
 	}
 }
 
+// TestFailedThreshold: the threshold counts from as many ended requests as there are lanes, and 10 at
+// least. In agentic replay a prompt that was too long is no failure, but has ended; in a load it is one.
 func TestFailedThreshold(t *testing.T) {
-	o := Options{Lanes: 4, NoWarmup: true, DurationNs: 1000 * second, GraceNs: -1, NoGaps: true, FailedThreshold: 0.1, AllowWrap: true}
+	o := Options{NoWarmup: true, DurationNs: 100 * second, GraceNs: -1, NoGaps: true, FailedThreshold: 0.1, AllowWrap: true}
 	f := constant(second)
 	f.fail = func(q *Request) *record.Failure {
 		if q.Seq%5 == 0 {
@@ -151,13 +153,46 @@ func TestFailedThreshold(t *testing.T) {
 		}
 		return nil
 	}
-	s, got := agenticRun(t, lineCorpus("a", "b", "c", "d"), o, f)
-	if reason, _ := s.Abort(); reason != AbortErrorRate {
-		t.Errorf("abort %q", reason)
+	for lanes, want := range map[int]uint64{4: 12, 10: 10, 30: 30} { // four end at a time
+		o.Lanes = lanes
+		s, got := agenticRun(t, lineCorpus("a", "b", "c", "d"), o, f)
+		if reason, _ := s.Abort(); reason != AbortErrorRate {
+			t.Errorf("%d lanes: abort %q", lanes, reason)
+		}
+		n := s.Counts()
+		if n.OK+n.Failed != want || len(got) != int(n.Profiling) || n.ProfilingEnd == record.Never {
+			t.Errorf("%d lanes: %d records, %+v; want %d to end", lanes, len(got), n, want)
+		}
 	}
-	n := s.Counts()
-	if n.OK+n.Failed != 20 || len(got) != int(n.Profiling) || n.ProfilingEnd == record.Never {
-		t.Errorf("%d records, %+v", len(got), n)
+
+	long := constant(second)
+	long.fail = func(q *Request) *record.Failure {
+		switch {
+		case q.Seq%2 == 1:
+			return &record.Failure{Class: record.FailContextOverflow}
+		case q.Seq%12 == 0: // less than a tenth of all, more than a tenth of the others
+			return &record.Failure{Class: record.FailResetAfter}
+		}
+		return nil
+	}
+	o.Lanes = 4
+	s, _ := agenticRun(t, lineCorpus("a", "b", "c", "d"), o, long)
+	if reason, _ := s.Abort(); reason != "" {
+		t.Errorf("prompts that were too long end the replay: %s, %+v", reason, s.Counts())
+	}
+	if n := s.Counts(); n.Overflow < 20 || n.Failed <= n.Overflow {
+		t.Errorf("counts %+v", n)
+	}
+	l, err := NewLoad(lengths(t, Lengths{Conversations: 50, In: 100, Out: 2}), Load{Concurrency: 2, FailedThreshold: 0.1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long = &fixedTarget{service: long.service, fail: long.fail}
+	if err := RunVirtual(context.Background(), l, long, func(*record.Request) {}); err != nil {
+		t.Fatal(err)
+	}
+	if reason, _ := l.Abort(); reason != AbortErrorRate || l.Counts().OK+l.Counts().Failed != 10 {
+		t.Errorf("a load with half of its prompts too long: %q, %+v", reason, l.Counts())
 	}
 }
 

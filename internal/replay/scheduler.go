@@ -90,6 +90,9 @@ type Scheduler struct {
 	abort    string
 	abortWhy string
 	limit    float64 // failed-request threshold
+	floor    uint64  // profiling requests that must have ended before it counts
+	// skips: a prompt that was too long ends its stream and is no failure against the threshold.
+	skips bool
 
 	firstTokens bool // the machine acts on first tokens
 	watch       *Watchdog
@@ -98,12 +101,16 @@ type Scheduler struct {
 	lastEnd     int64
 }
 
-func newScheduler(drain int64, limit float64) *Scheduler {
+// minThreshold is how many profiling requests have to end, at any concurrency, before the
+// failed-request threshold counts (agentx-harness 1.0.12, records_manager.py, 2026-10).
+const minThreshold = 10
+
+func newScheduler(drain int64, limit float64, concurrency int) *Scheduler {
 	if drain <= 0 {
 		drain = int64(10 * time.Second)
 	}
 	return &Scheduler{
-		flights: map[uint64]*flight{}, drain: drain, limit: limit, cutAt: record.Never,
+		flights: map[uint64]*flight{}, drain: drain, limit: limit, floor: uint64(max(concurrency, minThreshold)), cutAt: record.Never,
 		n: Counts{ProfilingStart: record.Never, ProfilingEnd: record.Never},
 	}
 }
@@ -165,7 +172,11 @@ func (s *Scheduler) Outcome(t int64, r *record.Request) {
 	}
 	s.m.outcome(t, f, r)
 	if s.limit > 0 && s.abort == "" {
-		if ended := s.n.OK + s.n.Failed; ended >= 20 && float64(s.n.Failed) > s.limit*float64(ended) {
+		ended, failed := s.n.OK+s.n.Failed, s.n.Failed
+		if s.skips {
+			failed -= s.n.Overflow
+		}
+		if ended >= s.floor && float64(failed) > s.limit*float64(ended) {
 			s.giveUp(t, AbortErrorRate, "")
 		}
 	}

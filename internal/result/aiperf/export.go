@@ -17,6 +17,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/weirbench/weir/internal/client"
@@ -147,7 +148,7 @@ type metadata struct {
 	PhaseIndex   *int   `json:"phase_index,omitempty"`
 	Profiling    *int   `json:"profiling_index,omitempty"`
 	Cancelled    bool   `json:"was_cancelled"`
-	Skipped      bool   `json:"context_overflow_skip"` // false: what is not sent has no line
+	Skipped      bool   `json:"context_overflow_skip"` // false: what was skipped has no line
 	CancelNs     *int64 `json:"cancellation_time_ns,omitempty"`
 	IssuedNs     *int64 `json:"credit_issued_ns,omitempty"`
 	Depth        int    `json:"agent_depth"`
@@ -192,6 +193,12 @@ func errorOf(f *record.Failure) *rowError {
 	return e
 }
 
+// skips tells that a request has no line and is no error: under agentic replay AIPerf only counts the
+// prompts that were too long, which end their streams (records_manager.py, 2026-10).
+func skips(m *record.Meta, q *record.Request) bool {
+	return q.Failure != nil && q.Failure.Class == record.FailContextOverflow && strings.HasPrefix(m.Semantics, "agentx")
+}
+
 // records writes one line a request and gives every one to the summary.
 func records(b *record.Bundle, s *summary, path string, none bool) (err error) {
 	if none {
@@ -210,7 +217,8 @@ func WriteRecords(b *record.Bundle, w io.Writer) error {
 	return lines(b, w, func(_ *record.Request, r *row) { delete(r.Metrics, "inter_chunk_latency") })
 }
 
-// lines gives each every request that went out with its line, and writes the lines to w unless it is nil.
+// lines gives each every request that went out with its line, and writes the lines to w unless it is
+// nil, without those of skipped ones.
 func lines(b *record.Bundle, to io.Writer, each func(*record.Request, *row)) error {
 	var w *bufio.Writer
 	if to != nil {
@@ -227,7 +235,7 @@ func lines(b *record.Bundle, to io.Writer, each func(*record.Request, *row)) err
 		r := line(q, b.Meta, n)
 		n++
 		each(q, &r)
-		if w == nil {
+		if w == nil || skips(b.Meta, q) {
 			continue
 		}
 		raw, err := json.Marshal(&r)

@@ -28,7 +28,7 @@ func (s *summary) submission() []string {
 	if len(s.o.Violations) > 0 {
 		why = append(why, UnsafeOverride)
 	}
-	if n := len(s.profiling); n > 0 && float64(s.overflows()) > overflowAccepted*float64(n) {
+	if n := len(s.profiling) + s.skipped; n > 0 && float64(s.overflows()) > overflowAccepted*float64(n) {
 		why = append(why, OverflowRate)
 	}
 	has := func(codes ...result.Code) bool {
@@ -48,7 +48,7 @@ func (s *summary) submission() []string {
 
 // overflows are the profiling requests whose prompts were too long for the server.
 func (s *summary) overflows() int {
-	n := 0
+	n := s.skipped
 	for i := range s.profiling {
 		if s.profiling[i].overflow {
 			n++

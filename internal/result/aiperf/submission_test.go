@@ -1,9 +1,13 @@
 package aiperf
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weirbench/weir/internal/record"
@@ -74,6 +78,98 @@ func TestSubmission(t *testing.T) {
 			if !slices.Equal(own, x.codes) {
 				t.Errorf("%s: Weir's own reasons are %v, want %v", x.name, own, x.codes)
 			}
+		}
+	}
+}
+
+// TestOverflowsAreSkipped: in agentic replay a prompt that was too long has no line and is no error,
+// it is counted; the slices, the error-adjusted metrics and the warm-up don't have it either. In a load
+// it is an error as any other.
+func TestOverflowsAreSkipped(t *testing.T) {
+	for semantics, want := range map[string]struct {
+		lines, failed, skipped, overflows, completed, adjusted float64
+	}{
+		"agentx-1": {3, 1, 2, 2, 3, 3},
+		"load-1":   {6, 3, 0, 2, 5, 5},
+	} {
+		dir := t.TempDir()
+		w, err := record.CreateBundle(filepath.Join(dir, "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := record.NewMeta()
+		m.PointID, m.EpochWallNs, m.Semantics, m.Window = "p", epoch, semantics, record.Window{StartNs: sec, EndNs: 8 * sec}
+		if err := w.WriteMeta(m); err != nil {
+			t.Fatal(err)
+		}
+		for i, class := range []record.Class{record.FailContextOverflow, "", "", record.FailStatus, record.FailContextOverflow, record.FailContextOverflow} {
+			at := int64(i+1) * sec
+			q := &record.Request{Seq: uint64(i), Trace: "t", Stream: "t", Tree: "0", Phase: record.Profiling, WantIn: 10, WantOut: 1, PromptTokens: 10, OutputTokens: 1,
+				ReasoningTokens: record.Unknown, Hits: record.UnknownHits,
+				Times: record.Times{Intended: at, Queued: at, Sent: at, Headers: at, FirstToken: at + msec, FirstVisible: at + msec, LastToken: at + msec, End: at + 2*msec}}
+			if i == 0 {
+				q.Phase = record.Primer
+			}
+			if i == 5 {
+				q.Times.End = 9 * sec // after all others and after the planned end
+			}
+			if class != "" {
+				q.Failure = &record.Failure{Class: class, Status: 400, Detail: "no"}
+				q.PromptTokens, q.OutputTokens = record.Unknown, record.Unknown
+				q.Times.FirstToken, q.Times.FirstVisible, q.Times.LastToken = record.Never, record.Never, record.Never
+			}
+			if err := w.WriteRequest(q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r, err := result.Finish(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := record.OpenBundle(filepath.Join(dir, "b"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Export(b, r, Options{Dir: dir, Scenario: "agentx"}); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := os.ReadFile(filepath.Join(dir, "profile_export.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(filepath.Join(dir, "profile_export_aiperf.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s map[string]any
+		if err := json.Unmarshal(raw, &s); err != nil {
+			t.Fatal(err)
+		}
+		num := func(tag, stat string) float64 {
+			v, _ := s[tag].(map[string]any)
+			f, _ := v[stat].(float64)
+			return f
+		}
+		if n := float64(bytes.Count(rows, []byte("\n"))); n != want.lines {
+			t.Errorf("%s: %v lines, want %v", semantics, n, want.lines)
+		}
+		for tag, x := range map[string][2]float64{"error_request_count": {num("error_request_count", "avg"), want.failed},
+			"skipped_context_overflow_count": {num("skipped_context_overflow_count", "avg"), want.skipped}, "context_overflow_count": {num("context_overflow_count", "avg"), want.overflows},
+			"completed_request_count": {num("completed_request_count", "avg"), want.completed}, "adj_time_to_first_token": {num("adj_time_to_first_token", "count"), want.adjusted},
+			"request_throughput": {num("request_throughput", "avg"), 2.0 / 8}} {
+			if x[0] != x[1] {
+				t.Errorf("%s: %s is %v, want %v", semantics, tag, x[0], x[1])
+			}
+		}
+		kinds := 0.0
+		for _, k := range s["error_summary"].([]any) {
+			kinds += k.(map[string]any)["count"].(float64)
+		}
+		if meta := s["metadata"].(map[string]any); kinds != want.failed || !strings.Contains(fmt.Sprint(meta["submission_invalid_reasons"]), "context_overflow_rate_exceeded") {
+			t.Errorf("%s: %v errors in the summary, metadata %v", semantics, kinds, meta)
+		}
+		if r.Requests.Failed != 3 || r.Requests.Overflow != 2 { // Weir's own account
+			t.Errorf("%s: result counts %+v", semantics, r.Requests)
 		}
 	}
 }

@@ -40,15 +40,23 @@ type summary struct {
 
 	devices           *telemetry // nil where no GPU was read
 	profiling, warmup []entry
+	skipped           int   // profiling requests without a line: see skips
+	skippedEnd        int64 // when the last of them ended, record.Never without one
 	kinds             map[rowError]int64
 }
 
 func newSummary(m *record.Meta, r *result.Result, o *Options) *summary {
-	return &summary{meta: m, result: r, o: o, kinds: map[rowError]int64{}}
+	return &summary{meta: m, result: r, o: o, kinds: map[rowError]int64{}, skippedEnd: record.Never}
 }
 
 func (s *summary) add(q *record.Request, r *row) {
 	at := q.Times
+	if skips(s.meta, q) {
+		if q.Phase == record.Profiling {
+			s.skipped, s.skippedEnd = s.skipped+1, max(s.skippedEnd, at.End)
+		}
+		return
+	}
 	e := entry{
 		span:   span{start: at.Sent, first: record.Never, end: max(at.End, at.Sent), isl: -1, osl: -1},
 		issued: at.Queued, last: at.LastToken, failed: r.Error != nil, values: r.Metrics,
@@ -275,6 +283,7 @@ func (s *summary) window(profiling bool) (from, to int64) {
 		from, to = min(from, e.start), max(to, e.end)
 	}
 	if w := s.meta.Window; profiling {
+		to = max(to, s.skippedEnd)
 		from = min(from, max(w.StartNs, 0))
 		if s.meta.Cancelled == "" && s.meta.Stalled == "" {
 			to = max(to, w.EndNs)
@@ -314,6 +323,10 @@ func (s *summary) write() (w written, err error) {
 	}
 	if warm, _ := s.phase(false); len(warm) > 0 {
 		doc["warmup_metrics"] = warm
+	}
+	if n := s.skipped; n > 0 { // not in the table, as with AIPerf
+		one := stats{"unit": "requests", "avg": float64(n)}
+		doc["context_overflow_count"], doc["skipped_context_overflow_count"] = one, one
 	}
 	id := s.result.ID
 	doc["schema_version"], doc["aiperf_version"], doc["benchmark_id"] = SchemaVersion, s.o.Program, id
