@@ -35,11 +35,11 @@ func newAIPerfCmd(app *App) *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
-		Use:   "profile --url URL --model NAME --concurrency N (--scenario NAME (--public-dataset NAME | --input-file PATH) | --isl N --osl N)",
+		Use:   "profile --url URL --model NAME --concurrency N (--scenario NAME (--public-dataset NAME | --input-file PATH) | --isl N --osl N | --fixed-schedule --input-file PATH)",
 		Short: "Replay agent traces, or send prompts of one length, with AIPerf's flags, and write AIPerf's artifacts",
 		Long: `Profile takes the flags of 'aiperf profile' as InferenceX passes them and the common rest,
-runs the agentic replay of 'weir replay' under a --scenario, a load of made-up prompts ('weir load')
-without one, and writes profile_export.jsonl, profile_export_aiperf.json and .csv,
+runs the agentic replay of 'weir replay' under a --scenario, without one a load of made-up prompts or,
+with --fixed-schedule, of a file at its times ('weir load'), and writes profile_export.jsonl, profile_export_aiperf.json and .csv,
 server_metrics_export.json and .csv into the folder of --output-artifact-dir, and the bundle
 beside them.
 

@@ -241,6 +241,63 @@ func TestAIPerfFixedLengths(t *testing.T) {
 	}
 }
 
+// TestAIPerfLoads runs what is sent without a scenario: drawn lengths with a pool of prefixes, users
+// at a pace, a file at its times, and answers of any length. What was not asked for is said.
+func TestAIPerfLoads(t *testing.T) {
+	material.RealTime(t)
+	url := simServer(t, 150_000, 0)
+	file := filepath.Join(t.TempDir(), "trace.jsonl")
+	lines := ""
+	for i := range 6 {
+		lines += fmt.Sprintf(`{"timestamp": %d, "input_length": 600, "output_length": 5, "hash_ids": [%d, %d]}`+"\n", 1000+100*i, 2*i, 2*i+1)
+	}
+	if err := os.WriteFile(file, []byte(lines), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	type dist struct{ Min, Max, Count float64 }
+	for name, x := range map[string]struct {
+		args string
+		ok   func(requests float64, isl, osl dist) bool
+	}{
+		"drawn": {"--streaming --concurrency 4 --isl 600 --isl-stddev 60 --osl 12 --osl-stddev 4 --num-sessions 24 --prefix-prompt-length 256 --prefix-prompt-pool-size 3 --extra-inputs ignore_eos:true",
+			func(n float64, isl, osl dist) bool {
+				return n == 24 && isl.Min < 820 && isl.Max > 880 && osl.Min < 10 && osl.Max > 14
+			}},
+		"users": {"--streaming --isl 300 --osl 4 --session-turns-mean 3 --user-centric-rate 40 --num-users 8 --request-count 24 --extra-inputs ignore_eos:true",
+			func(n float64, isl, osl dist) bool {
+				return n == 24 && isl.Min == 300 && isl.Max > 600 && osl.Min == 4 && osl.Max == 4
+			}},
+		"schedule": {"--streaming --fixed-schedule --fixed-schedule-start-offset 1100 --fixed-schedule-end-offset 1400 --input-file " + file,
+			func(n float64, isl, osl dist) bool { return n == 4 && isl.Min == 600 && isl.Max == 600 && osl.Max <= 5 }},
+		"free": {"--concurrency 2 --isl 300 --request-count 4",
+			func(n float64, isl, osl dist) bool { return n == 4 && isl.Min == 300 && isl.Max == 300 && osl.Min >= 1 }},
+	} {
+		dir := t.TempDir()
+		args := append(strings.Fields("aiperf profile --model glm-5.2 --endpoint-type chat --use-server-token-count --random-seed 11 --client-limit none "+x.args),
+			"--url", url, "--output-artifact-dir", dir)
+		code, out, errOut := weir(args...)
+		if code != exitOK {
+			t.Errorf("%s: exit code %d\n%s\n%s", name, code, out, errOut)
+			continue
+		}
+		var s struct {
+			Requests struct{ Avg float64 } `json:"request_count"`
+			ISL      dist                  `json:"input_sequence_length"`
+			OSL      dist                  `json:"output_sequence_length"`
+			Mismatch *dist                 `json:"osl_mismatch_diff_pct"`
+		}
+		if err := json.Unmarshal(read(t, dir, "profile_export_aiperf.json"), &s); err != nil {
+			t.Fatal(err)
+		}
+		if !x.ok(s.Requests.Avg, s.ISL, s.OSL) {
+			t.Errorf("%s: %v requests, input %+v, output %+v", name, s.Requests.Avg, s.ISL, s.OSL)
+		}
+		if free := name == "free"; free != (s.Mismatch == nil) || free != strings.Contains(errOut, "no --osl: as with AIPerf") || free != strings.Contains(errOut, "without --streaming AIPerf asks for whole answers") {
+			t.Errorf("%s: mismatch %+v, standard error %s", name, s.Mismatch, errOut)
+		}
+	}
+}
+
 func read(t *testing.T, elem ...string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(elem...))

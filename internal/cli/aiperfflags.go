@@ -98,25 +98,27 @@ var aiperfFlags = func() map[string]aiperfFlag {
 
 	rate := "agentic replay has no rate; leave out --scenario, or 'weir load' sends at one"
 	add(oneValue, forload, rate, `--request-rate --arrival-pattern --arrival-smoothness`)
-	add(oneValue, closed, "'weir load --mode users' sends so", `--user-centric-rate --num-users`)
-	add(oneValue, closed, "'weir load --mode schedule' sends at recorded times", `--replay-speedup --fixed-schedule-start-offset --fixed-schedule-end-offset`)
-	add(noValue, closed, "'weir load --mode schedule' sends at recorded times", `--fixed-schedule --no-fixed-schedule --fixed-schedule-auto-offset
-		--open-loop-replay --no-open-loop-replay --open-loop-strict`)
-	add(oneValue, closed, "'weir load' sends at one rate", `--request-rate-series --request-rate-ramp-duration`)
+	add(oneValue, forload, "agentic replay has its own pace; leave out --scenario", `--user-centric-rate --num-users`)
+	add(oneValue, forload, "agentic replay has its own times; leave out --scenario", `--fixed-schedule-start-offset --fixed-schedule-end-offset`)
+	add(noValue, forload, "agentic replay has its own times; leave out --scenario", `--fixed-schedule --fixed-schedule-auto-offset`)
+	add(oneValue, closed, "it is of baseten_trace, which Weir does not read; 'weir load --mode schedule --speed' sends faster", `--replay-speedup`)
+	add(noValue, closed, "without --fixed-schedule 'weir load --corpus' sends the conversations of a file", `--no-fixed-schedule`)
+	add(noValue, closed, "it is of baseten_trace, which Weir does not read", `--open-loop-replay --no-open-loop-replay --open-loop-strict`)
+	add(oneValue, closed, "Weir sends at one rate through a run", `--request-rate-series --request-rate-ramp-duration`)
 	synthetic := "prompts are those of the traces; leave out --scenario, or 'weir load' makes others"
 	add(oneValue, forload, synthetic, `--isl --isl-stddev --osl --osl-stddev --batch-size --session-turns-mean --session-turns-stddev
-		--shared-system-prompt-length --random-range-ratio --random-corpus-style`)
-	add(oneValue, closed, "Weir makes prompts of one length or of lengths in a range ('weir load')", `--isl-min --isl-max --osl-min --osl-max --isl-steps --osl-steps
+		--shared-system-prompt-length --random-range-ratio --random-corpus-style --prefix-prompt-length --prefix-prompt-pool-size
+		--session-turn-delay-mean --session-turn-delay-stddev --session-delay-ratio`)
+	add(oneValue, closed, "Weir draws lengths around one mean or in one range, --isl-stddev or --random-range-ratio", `--isl-min --isl-max --osl-min --osl-max --isl-steps --osl-steps
 		--isl-block-size --isl-osl-pairs --seq-dist --sequence-distribution`)
-	add(oneValue, closed, "Weir's made-up conversations have no pauses and one prefix; see 'weir load --help'", `--session-turn-delay-mean --session-turn-delay-stddev
-		--session-delay-ratio --user-context-prompt-length --prefix-prompt-length --prefix-prompt-pool-size`)
+	add(oneValue, closed, "a made-up conversation of Weir's is its own after one shared prefix: make --isl longer", `--user-context-prompt-length`)
 	add(oneValue, closed, "prompts are those of the traces, as recorded", `--synthesis-output-len-multiplier --synthesis-prefix-len-multiplier
 		--synthesis-prefix-root-multiplier --synthesis-prompt-len-multiplier --synthesis-speedup-ratio --prompt-corpus --system-prompt
 		--system-prompt-file --trace-session-sample-ratio`)
 	add(manyValues, closed, "Weir reads whole data sets", `--dataset-filter`)
 	add(oneValue, closed, "Weir reads whole data sets", `--hf-subset`)
 	add(oneValue, forload, "agentic replay has no such phase; see 'weir replay --help'", `--prefill-concurrency --concurrency-ramp-duration --warmup-request-count`)
-	add(oneValue, closed, "Weir has no such phase; see 'weir replay --help' and 'weir load --help'", `--prefill-concurrency-ramp-duration --num-warmup-sessions
+	add(oneValue, closed, "--warmup-request-count sends first turns at the concurrency of the load; Weir has no other warm-up and cuts no requests", `--prefill-concurrency-ramp-duration --num-warmup-sessions
 		--warmup-concurrency --warmup-request-rate --warmup-arrival-pattern --warmup-prefill-concurrency --warmup-concurrency-ramp-duration
 		--warmup-prefill-concurrency-ramp-duration --warmup-request-rate-ramp-duration --request-cancellation-rate --request-cancellation-delay`)
 	sweep := "'weir sweep' and 'weir knee' measure several points"

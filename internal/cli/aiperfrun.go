@@ -24,15 +24,26 @@ func (p *profile) run(ctx context.Context) error {
 	j := &run.Job{Point: point, Version: buildVersion(), Overrides: p.violations, ClientLimit: p.limit.share}
 	var err error
 	if p.load != nil {
-		if j.Corpus, err = p.lengths.Corpus(); err != nil {
-			return usage(err)
+		if p.load.Arrival == replay.Schedule {
+			if j.Corpus, err = p.corpus(ctx); err == nil {
+				err = p.place(j.Corpus)
+			}
+		} else {
+			p.dataset = map[string]any{"source_type": "synthetic", "entries": p.lengths.Conversations}
+			j.Corpus, err = p.lengths.Corpus()
+			err = usage(err)
+		}
+		if err != nil {
+			return err
 		}
 		if _, err := replay.NewLoad(j.Corpus, *p.load); err != nil {
 			return usage(err)
 		}
 		j.Load = p.load
-		p.dataset = map[string]any{"source_type": "synthetic", "entries": p.lengths.Conversations}
 		point.Name, point.Scenario, point.ISL, point.OSL = p.loadName(), spec.FixedSeqLen, p.lengths.In, p.lengths.Out
+		if p.load.FreeOutput {
+			point.OSL = 0
+		}
 		point.DurationNs, point.Weir.Seed = p.load.DurationNs, p.load.Seed
 	} else {
 		if j.Corpus, err = p.corpus(ctx); err != nil {

@@ -82,6 +82,19 @@ func (v *intervals) normal() float64 {
 	}
 }
 
+// around is a whole number near a mean: normal with a deviation, drawn again while it is negative,
+// rounded up, at least 1. Without a deviation it is the mean.
+func (v *intervals) around(mean, dev float64) int64 {
+	if dev <= 0 {
+		return max(1, int64(math.RoundToEven(mean)))
+	}
+	for {
+		if x := mean + float64(dev*v.normal()); x >= 0 {
+			return max(1, int64(math.Ceil(x)))
+		}
+	}
+}
+
 // ln and exp are made of exact operations only. Those of package math are in assembly on some
 // machines and fused on others, and differ in the last bit; equal seeds must give equal times.
 

@@ -19,8 +19,19 @@ type Lengths struct {
 	// start, is the same for all conversations, the rest is a conversation's own.
 	Prefix      int64
 	SharedShare float64
-	Seed        uint64
+	// Prefixes is how many different shared parts there are; each conversation draws one. 0 means 1.
+	Prefixes int
+	// InDev, OutDev and TurnsDev are the deviations of normal draws around In, Out and Turns, each
+	// rounded up and at least 1; 0 is fixed. They exclude a RangeRatio under 1.
+	InDev, OutDev, TurnsDev float64
+	// Pause is the time from the end of a turn to the one after it, milliseconds, drawn as lengths
+	// are with PauseDev, times PauseRatio; a PauseRatio of 0 means 1, a Pause of 0 is none.
+	Pause, PauseDev, PauseRatio float64
+	Seed                        uint64
 }
+
+// MaxPause is the longest mean time between turns and the largest deviation of it, milliseconds.
+const MaxPause = 1e9
 
 const lengthsBlock = 64 // tokens in a block of a made-up conversation
 
@@ -31,7 +42,8 @@ const lengthsBlock = 64 // tokens in a block of a made-up conversation
 //
 // With a range ratio lengths are drawn as InferenceX's fixed-seq-len scenario draws them
 // (benchmark_serving.py --random-range-ratio, 2026-08): uniform integers from
-// max(1, int(ratio x length)) to length.
+// max(1, int(ratio x length)) to length. With a deviation they are drawn as AIPerf draws them: normal,
+// negative draws again, rounded up, at least 1 (random_generator.py of agentx-harness 1.0.12, 2026-10).
 func (l Lengths) Corpus() (*corpus.Corpus, error) {
 	ratio, turns := l.RangeRatio, max(l.Turns, 1)
 	if ratio == 0 {
@@ -44,11 +56,21 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 		return nil, fmt.Errorf("input length %d and output length %d: both need at least 1 token", l.In, l.Out)
 	case !(ratio > 0 && ratio <= 1):
 		return nil, fmt.Errorf("range ratio %v: need more than 0 and at most 1", l.RangeRatio)
+	case !(l.InDev >= 0 && l.OutDev >= 0 && l.TurnsDev >= 0 && l.InDev <= 1e9 && l.OutDev <= 1e9 && l.TurnsDev <= 1e6):
+		return nil, fmt.Errorf("deviations %v, %v and %v of input, output and turns: need 0 to 1e9 tokens and 0 to 1e6 turns", l.InDev, l.OutDev, l.TurnsDev)
+	case !(l.Pause >= 0 && l.PauseDev >= 0 && l.PauseRatio >= 0 && l.Pause <= MaxPause && l.PauseDev <= MaxPause && l.PauseRatio <= 1e6):
+		return nil, fmt.Errorf("pauses of %v ms, deviation %v, times %v: need 0 to %v ms and a factor of at most 1e6", l.Pause, l.PauseDev, l.PauseRatio, float64(MaxPause))
+	case (l.InDev > 0 || l.OutDev > 0) && ratio != 1:
+		return nil, fmt.Errorf("a range ratio of %v and deviations of lengths: give one of them", l.RangeRatio)
+	case l.Prefixes < 0 || l.Prefixes > 1 && int64(l.Prefixes) > 1<<31/max(l.Prefix/lengthsBlock, 1):
+		return nil, fmt.Errorf("%d different prefixes of %d tokens: at most %d blocks can be told apart", l.Prefixes, l.Prefix, 1<<31)
 	case l.Prefix < 0 || !(l.SharedShare >= 0 && l.SharedShare <= 1):
 		return nil, fmt.Errorf("prefix of %d tokens with a shared part of %v: need at least 0 tokens and a share from 0 to 1", l.Prefix, l.SharedShare)
 	}
-	perTurn := (l.Prefix+l.In)/lengthsBlock + (l.Out+lengthsBlock-1)/lengthsBlock + 2
-	if need := float64(perTurn) * float64(turns) * float64(l.Conversations); need > 1<<31 {
+	// A normal draw of the polar method is at most this many deviations off.
+	const far = 12
+	perTurn := float64((l.Prefix+l.In)/lengthsBlock+(l.Out+lengthsBlock-1)/lengthsBlock+2) + far*(l.InDev+l.OutDev)/lengthsBlock
+	if need := perTurn * (float64(turns) + far*l.TurnsDev) * float64(l.Conversations); need > 1<<31 {
 		return nil, fmt.Errorf("%d conversations of %d turns need %.0f blocks: at most %d can be told apart", l.Conversations, turns, need, 1<<31)
 	}
 	rng := newPCG64(laneSeed(l.Seed, "lengths", 0))
@@ -56,6 +78,18 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 		low := max(1, int64(ratio*float64(n)))
 		return low + int64(rng.intn(uint32(min(n-low, 1<<32-2)+1)))
 	}
+	normal := func(what string, dev float64) func(n int64) int64 {
+		v := intervals{rng: newPCG64(laneSeed(l.Seed, what, 0))}
+		return func(n int64) int64 { return v.around(float64(n), dev) }
+	}
+	drawIn, drawOut := draw, draw
+	if l.InDev > 0 {
+		drawIn = normal("input", l.InDev)
+	}
+	if l.OutDev > 0 {
+		drawOut = normal("output", l.OutDev)
+	}
+	drawTurns, pause, pool := normal("turns", l.TurnsDev), normal("pauses", l.PauseDev), newPCG64(laneSeed(l.Seed, "prefixes", 0))
 	tr := &corpus.Trace{ID: l.Name, BlockSize: lengthsBlock, Models: []string{""}}
 	if tr.ID == "" {
 		tr.ID = "lengths"
@@ -69,7 +103,10 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 		}
 		return blocks
 	}
-	shared := fresh(nil, int64(l.SharedShare*float64(l.Prefix))/lengthsBlock)
+	shared := make([][]uint32, max(l.Prefixes, 1))
+	for i := range shared {
+		shared[i] = fresh(nil, int64(l.SharedShare*float64(l.Prefix))/lengthsBlock)
+	}
 	for i := range l.Conversations {
 		s := corpus.Stream{
 			ID: fmt.Sprintf("%s-%06d", tr.ID, i), Parent: corpus.Unbound, Spawn: corpus.Unbound, Join: corpus.Unbound,
@@ -77,13 +114,24 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 		}
 		in := l.Prefix
 		var blocks []uint32
-		for k := range turns {
-			in += draw(l.In)
+		head := shared[0]
+		if len(shared) > 1 {
+			head = shared[pool.intn(uint32(len(shared)))]
+		}
+		n := turns
+		if l.TurnsDev > 0 {
+			n = int(drawTurns(int64(turns)))
+		}
+		for k := range n {
+			in += drawIn(l.In)
 			if k == 0 {
-				blocks = append(make([]uint32, 0, in/lengthsBlock+1), shared...)
+				blocks = append(make([]uint32, 0, in/lengthsBlock+1), head...)
 			}
 			blocks = fresh(blocks[:len(blocks):cap(blocks)], in/lengthsBlock)
-			t := corpus.Turn{In: in, Out: draw(l.Out), Blocks: blocks[:len(blocks):len(blocks)]}
+			t := corpus.Turn{In: in, Out: drawOut(l.Out), Blocks: blocks[:len(blocks):len(blocks)]}
+			if k > 0 && l.Pause > 0 {
+				t.ThinkNs = int64(float64(pause(int64(l.Pause))) * cmp.Or(l.PauseRatio, 1) * 1e6)
+			}
 			s.Turns = append(s.Turns, t)
 			in += t.Out // the answer becomes part of the prompt after it
 		}

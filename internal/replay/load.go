@@ -12,7 +12,7 @@ import (
 )
 
 // Load are the knobs of every mode that is not agentic replay. Its conversations are the
-// streams of the corpus that no other stream spawns: each sends its turns one after the other.
+// streams of the corpus that no other stream spawns, unless EachTurn is set: each sends its turns one after the other.
 type Load struct {
 	Arrival Arrival `json:"arrival"`
 	Rate    float64 `json:"rate,omitempty"`  // arrivals per second: requests for Constant to Gamma, turns of all users for Users
@@ -33,7 +33,17 @@ type Load struct {
 	FromNs int64   `json:"from_ns,omitempty"`
 	ToNs   int64   `json:"to_ns,omitempty"`
 
+	// EachTurn makes a conversation of every turn of every stream, so that nothing waits for anything
+	// but its time: a file of requests that name no session is sent as it stands.
+	EachTurn bool `json:"each_turn,omitempty"`
+	// FromSet takes FromNs as the zero of the recording although it is 0; else a FromNs of 0 is the
+	// first conversation's start.
+	FromSet bool `json:"from_set,omitempty"`
+
 	NumUsers int `json:"users,omitempty"` // users at once
+	// FromFirstTurn has the users that are there at the start send the first turns of their
+	// conversations, in AIPerf's order, in place of the last ones.
+	FromFirstTurn bool `json:"from_first_turn,omitempty"`
 
 	// Passes is how often the list of conversations is sent, each pass after the one before it
 	// has ended; 0 means 1. Request.Play is the pass. Loop sends it for as long as the run lasts.
@@ -48,6 +58,8 @@ type Load struct {
 	GraceNs        int64  `json:"grace_ns,omitempty"`     // for what is in flight after DurationNs; negative is unlimited
 	DrainNs        int64  `json:"drain_ns,omitempty"`     // for outcomes after a cancellation; 0 means 10 s
 	MaxOut         int64  `json:"max_out,omitempty"`      // cap on output tokens asked for; 0 is none
+	// FreeOutput asks for no number of output tokens: the server ends its answers.
+	FreeOutput bool `json:"free_output,omitempty"`
 
 	// FailedThreshold is as in Options, with the users of Users as the concurrency, and a prompt
 	// that was too long is a failure.
@@ -95,16 +107,25 @@ func (o *Load) check(n int) error {
 type unit struct {
 	trace  *corpus.Trace
 	stream int
+	first  int  // its first turn
+	alone  bool // and its last
 }
 
-func (u unit) turns() []corpus.Turn { return u.trace.Streams[u.stream].Turns }
-func (u unit) start() int64         { return u.turns()[0].StartNs }
+func (u unit) turns() []corpus.Turn {
+	all := u.trace.Streams[u.stream].Turns
+	if u.alone {
+		return all[u.first : u.first+1]
+	}
+	return all[u.first:]
+}
+func (u unit) start() int64 { return u.turns()[0].StartNs }
 
 // talk is a conversation that is being sent. Its next turn goes out once its time has come
 // and the turn before it has ended.
 type talk struct {
 	unit, pass int
 	turn       int
+	turns      int // that it sends; 0 is all
 	lane       int
 	due        int64 // when the next turn is meant to go out
 	timed      bool  // ... which has come
@@ -161,8 +182,11 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 	}
 	for _, t := range c.Traces {
 		for i := range t.Streams {
-			if s := &t.Streams[i]; s.Parent < 0 && len(s.Turns) > 0 && o.inWindow(s) {
-				l.units = append(l.units, unit{t, i})
+			s := &t.Streams[i]
+			for k := range s.Turns {
+				if o.inWindow(&s.Turns[k]) && (o.EachTurn || s.Parent < 0 && k == 0) {
+					l.units = append(l.units, unit{t, i, k, o.EachTurn})
+				}
 			}
 		}
 	}
@@ -171,7 +195,7 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 	}
 	if o.Arrival == Schedule {
 		slices.SortStableFunc(l.units, func(a, b unit) int { return cmp.Compare(a.start(), b.start()) })
-		if o.FromNs == 0 {
+		if o.FromNs == 0 && !o.FromSet {
 			o.FromNs = l.units[0].start()
 		}
 	}
@@ -191,8 +215,8 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 	return l.s, nil
 }
 
-func (o *Load) inWindow(s *corpus.Stream) bool {
-	at := s.Turns[0].StartNs
+func (o *Load) inWindow(t *corpus.Turn) bool {
+	at := t.StartNs
 	return o.Arrival != Schedule || at >= o.FromNs && (o.ToNs <= 0 || at < o.ToNs)
 }
 
@@ -223,11 +247,7 @@ func (l *load) profile(t int64) {
 		}
 		l.nextUnit = len(l.units)
 	case Users:
-		// A steady state: user i enters i staggers after the start with the turns that
-		// would be left to it, user 0 with all of them.
-		for i := range l.o.NumUsers {
-			l.user(i, t+l.perRate(i), i)
-		}
+		l.arrive(t)
 	default:
 		l.tick()
 	}
@@ -240,15 +260,6 @@ func (l *load) perRate(n int) int64 { return int64(math.Round(float64(n) / l.o.R
 func (l *load) scheduled(u, turn int) int64 {
 	since := l.units[u].turns()[turn].StartNs - l.o.FromNs
 	return l.t0 + int64(math.Round(float64(since)/l.o.Speed))
-}
-
-// user puts the next conversation on a user's lane, aged by a number of users.
-func (l *load) user(lane int, at int64, age int) {
-	if k := l.take(); k != nil {
-		k.lane, k.turn = lane, age*len(l.units[k.unit].turns())/l.o.NumUsers
-		l.live++
-		l.at(at, k)
-	}
 }
 
 // take is the next conversation of the list, nil when there is none now.
@@ -391,7 +402,7 @@ func (l *load) send(k *talk, t int64) {
 	turn := &u.turns()[k.turn]
 	q := Request{
 		Phase: record.Profiling, Lane: k.lane, Play: k.pass, Tree: fmt.Sprintf("%d.%d", k.unit, k.pass),
-		Trace: u.trace, Stream: u.stream, Turn: k.turn, MaxOut: max(1, turn.Out),
+		Trace: u.trace, Stream: u.stream, Turn: u.first + k.turn, MaxOut: max(1, turn.Out),
 		Intended: k.due, Queued: t, Ceiling: l.ceiling(u.trace, turn),
 		Shared: len(turn.Blocks),
 	}
@@ -400,6 +411,9 @@ func (l *load) send(k *talk, t int64) {
 	}
 	if l.o.MaxOut > 0 {
 		q.MaxOut = min(q.MaxOut, l.o.MaxOut)
+	}
+	if l.o.FreeOutput {
+		q.MaxOut = 0
 	}
 	k.busy = true
 	l.s.send(q, nil)
@@ -418,7 +432,7 @@ func (l *load) send(k *talk, t int64) {
 // pace sets, where that does not depend on the end of the turn that was just sent, when the
 // turn after it is meant to go out.
 func (l *load) pace(k *talk) {
-	more := k.turn+1 < len(l.units[k.unit].turns())
+	more := k.turn+1 < l.length(k)
 	switch l.o.Arrival {
 	case Schedule:
 		if more {
@@ -430,7 +444,7 @@ func (l *load) pace(k *talk) {
 		if more {
 			l.at(next, k)
 		} else {
-			l.user(k.lane, next, 0)
+			l.user(k.lane, next, 0, 0)
 		}
 	}
 }
@@ -460,9 +474,9 @@ func (l *load) outcome(t int64, _ *flight, r *record.Request) {
 	delete(l.talks, r.Seq)
 	delete(l.prefills, r.Seq)
 	k.busy = false
-	turns := l.of(k).turns()
+	turns, length := l.of(k).turns(), l.length(k)
 	overflow := r.Failure != nil && r.Failure.Class == record.FailContextOverflow
-	if !k.warmup && !l.stopped && !overflow && k.turn+1 < len(turns) {
+	if !k.warmup && !l.stopped && !overflow && k.turn+1 < length {
 		k.turn++
 		if l.o.Arrival == Schedule || l.o.Arrival == Users {
 			l.hold(k)
@@ -475,8 +489,8 @@ func (l *load) outcome(t int64, _ *flight, r *record.Request) {
 		l.at(t+gap, k)
 		return
 	}
-	if overflow && !l.stopped && l.o.Arrival == Users && k.turn+1 < len(turns) {
-		l.user(k.lane, max(t, k.due), 0)
+	if overflow && !l.stopped && l.o.Arrival == Users && k.turn+1 < length {
+		l.user(k.lane, max(t, k.due), 0, 0)
 	}
 	l.leave(k)
 	switch {
