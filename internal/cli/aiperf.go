@@ -484,6 +484,13 @@ func (p *profile) export() {
 		SliceNs: p.seconds("--slice-duration", p.slice), NoRecords: level == "summary", NoServer: p.has("--no-server-metrics"),
 		Input: map[string]any{"flags": p.args.values},
 	}
+	if v := p.text("--goodput", ""); v != "" {
+		g, err := aiperf.ParseGoodput(v)
+		if err != nil {
+			p.fail("--goodput: %v", err)
+		}
+		p.out.Goodput = g
+	}
 	if p.has("--api-key") {
 		p.out.Input = map[string]any{}
 	}

@@ -72,7 +72,7 @@ var aiperfFlags = func() map[string]aiperfFlag {
 		--max-context-length --num-dataset-entries --slice-duration --output-artifact-dir --public-dataset --input-file
 		--custom-dataset-type --hf-weka-dataset --api-key --request-timeout-seconds --request-count --num-sessions --cache-bust
 		--inter-turn-delay-cap-seconds --synthesis-max-osl --synthesis-max-isl --dataset-sampling-strategy --profile-export-prefix
-		--export-level --stats-interval --num-profile-runs`)
+		--export-level --stats-interval --num-profile-runs --goodput`)
 	add(manyValues, acted, "", `--url --server-metrics --server-metrics-formats --gpu-telemetry --extra-inputs --header --session-header`)
 	add(noValue, acted, "", `--streaming --use-server-token-count --no-server-metrics --no-gpu-telemetry --unsafe-override --ignore-trace-delays
 		--use-think-time-only --use-legacy-max-tokens --allow-dataset-wrap --no-allow-dataset-wrap --burst-phase-starts
@@ -144,7 +144,7 @@ var aiperfFlags = func() map[string]aiperfFlag {
 	add(noValue, closed, "Weir starts no profiler in the server", `--server-profiler`)
 	add(oneValue, closed, "Weir starts no profiler in the server", `--server-profiler-start-path --server-profiler-stop-path --server-profiler-timeout-seconds`)
 	add(oneValue, closed, "bodies are JSON", `--request-content-type`)
-	add(oneValue, closed, "Weir computes no such metric", `--goodput --network-latency-mean --network-latency-ping-interval --accuracy-benchmark --accuracy-grader
+	add(oneValue, closed, "Weir computes no such metric", `--network-latency-mean --network-latency-ping-interval --accuracy-benchmark --accuracy-grader
 		--accuracy-n-shots --accuracy-system-prompt`)
 	add(manyValues, closed, "Weir computes no such metric", `--accuracy-tasks`)
 	add(noValue, closed, "Weir computes no such metric", `--network-latency-automatic --accuracy-enable-cot --accuracy-no-enable-cot --accuracy-verbose`)

@@ -99,7 +99,7 @@ func TestAIPerfHelp(t *testing.T) {
 			t.Errorf("%s is listed as %q, %s as %q", alias, lines[alias], name, lines[name])
 		}
 	}
-	for name, use := range map[string]string{"--concurrency": "acted on", "--isl": "load", "--no-gpu-telemetry": "acted on", "--ui": "accepted", "--goodput": "refused", "-m": "acted on"} {
+	for name, use := range map[string]string{"--concurrency": "acted on", "--isl": "load", "--no-gpu-telemetry": "acted on", "--ui": "accepted", "--goodput": "acted on", "--accuracy-tasks": "refused", "-m": "acted on"} {
 		if lines[name] != use {
 			t.Errorf("%s is listed as %q, want %q", name, lines[name], use)
 		}

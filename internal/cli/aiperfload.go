@@ -162,9 +162,6 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 				p.fail("%s does not go with --user-centric-rate, which sets the pace", n)
 			}
 		}
-		if !p.has("--benchmark-grace-period") {
-			o.GraceNs = -1
-		}
 		return
 	}
 	o.Rate = p.number("--request-rate", 0, 0, 1e6)

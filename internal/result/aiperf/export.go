@@ -14,7 +14,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,8 +42,10 @@ type Options struct {
 	Violations []string
 	Input      map[string]any // input_config
 	SliceNs    int64          // length of a time slice; 0 writes none
-	NoRecords  bool           // leave profile_export.jsonl out
-	NoServer   bool           // leave server_metrics_export out
+	// Goodput bounds the metrics of good requests, each in its unit; empty counts none.
+	Goodput   map[string]float64
+	NoRecords bool // leave profile_export.jsonl out
+	NoServer  bool // leave server_metrics_export out
 }
 
 // Files are the paths that Export wrote.
@@ -177,7 +181,12 @@ func errorOf(f *record.Failure) *rowError {
 	case record.FailContextOverflow:
 		e.Type = "ContextOverflowError"
 	case record.FailStatus:
-		e.Type = "HTTPStatusError"
+		// AIPerf has the reason phrase of the answer, which HTTP/2 does not carry, and its body.
+		e.Type = http.StatusText(f.Status)
+		if e.Type == "" {
+			e.Type = "HTTPStatusError"
+		}
+		e.Message = strings.TrimPrefix(e.Message, fmt.Sprintf("HTTP status %d: ", f.Status))
 	case record.FailTimeoutHeaders, record.FailTimeoutFirst, record.FailTimeoutStream:
 		e.Type = "TimeoutError"
 	case record.FailMalformed, record.FailStreamError:

@@ -8,7 +8,7 @@ var headers = map[string]string{
 	"context_overflow_count": "Context Overflow Count", "credit_to_start_latency": "Credit-to-Start Latency",
 	"decode_duration": "Decode Duration", "e2e_output_token_throughput": "E2E Output Token Throughput",
 	"effective_latency": "Effective Latency (CO-aware)", "error_request_count": "Error Request Count",
-	"full_decode_duration": "Full Decode Duration", "full_response_inter_token_latency": "Full-Response Inter Token Latency",
+	"full_decode_duration": "Full Decode Duration", "good_request_fraction": "GoodRequestFraction", "full_response_inter_token_latency": "Full-Response Inter Token Latency",
 	"full_response_output_token_throughput_per_user": "Full-Response Output Token Throughput Per User",
 	"http_req_blocked": "HTTP Blocked", "http_req_chunks_received": "HTTP Chunks Received", "http_req_chunks_sent": "HTTP Chunks Sent",
 	"http_req_connecting": "HTTP Connecting", "http_req_connection_overhead": "HTTP Connection Overhead",

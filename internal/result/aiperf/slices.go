@@ -34,7 +34,7 @@ func (s *summary) slices(c *curves) (js, table []byte, err error) {
 		}
 		whole := to <= end
 		to = min(to, end)
-		m := summarize(entries[i:j], from, to)
+		m := s.o.summarize(entries[i:j], from, to)
 		c.metrics(m, from, to)
 		i = j
 		doc := map[string]any{"start_ns": s.meta.EpochWallNs + from, "end_ns": s.meta.EpochWallNs + to}

@@ -137,10 +137,10 @@ var sums = map[string]string{
 
 // summarize computes the metrics of some requests over a time, nanoseconds since the run's
 // epoch; rates divide by that time.
-func summarize(entries []*entry, from, to int64) map[string]stats {
+func (o *Options) summarize(entries []*entry, from, to int64) map[string]stats {
 	out := map[string]stats{}
 	values, units := map[string][]float64{}, map[string]string{}
-	var valid, failed, overflow, mismatch, answered int
+	var valid, good, failed, overflow, mismatch, answered int
 	first, last := int64(math.MaxInt64), record.Never
 	for _, e := range entries {
 		if e.failed {
@@ -151,6 +151,9 @@ func summarize(entries []*entry, from, to int64) map[string]stats {
 			continue
 		}
 		valid++
+		if o.good(e) {
+			good++
+		}
 		if e.mismatch {
 			mismatch++
 		}
@@ -184,6 +187,10 @@ func summarize(entries []*entry, from, to int64) map[string]stats {
 	}
 	if valid > 0 {
 		one("request_count", "requests", float64(valid))
+		if len(o.Goodput) > 0 {
+			one("good_request_count", "requests", float64(good))
+			one("good_request_fraction", "ratio", float64(good)/float64(valid+failed))
+		}
 	}
 	if failed > 0 {
 		one("error_request_count", "requests", float64(failed))
@@ -215,6 +222,9 @@ func summarize(entries []*entry, from, to int64) map[string]stats {
 	if dur := float64(to-from) / 1e9; valid > 0 && dur > 0 {
 		isl, osl := sumOf("input_sequence_length"), sumOf("output_sequence_length")
 		one("request_throughput", "requests/sec", float64(valid)/dur)
+		if len(o.Goodput) > 0 {
+			one("goodput", "requests/sec", float64(good)/dur)
+		}
 		if osl > 0 {
 			one("output_token_throughput", "tokens/sec", osl/dur)
 			if isl > 0 {
@@ -255,7 +265,7 @@ func (s *summary) phase(profiling bool) (map[string]stats, *curves) {
 	}
 	entries := pointers(list)
 	from, to := s.window(profiling)
-	out := summarize(entries, from, to)
+	out := s.o.summarize(entries, from, to)
 	c := newCurves(spansOf(entries))
 	c.metrics(out, from, to)
 	waits(entries, out)
