@@ -127,6 +127,7 @@ type profile struct {
 	maxContext int64
 	problems   []string
 	limit      clientLimit
+	cover      coverageLimit
 }
 
 func (p *profile) has(name string) bool { return len(p.args.values[name]) > 0 }
@@ -196,6 +197,12 @@ func (p *profile) threshold(def float64) float64 {
 	return f
 }
 
+// drain is the time for outcomes after a cancellation.
+func (p *profile) drain() int64 {
+	const name = "AIPERF_TIMING_CANCEL_DRAIN_TIMEOUT"
+	return int64(p.variable(name, os.Getenv(name), 10, 0.001, 86400) * 1e9)
+}
+
 // timedGrace bounds the grace after a warm-up by time where no flag says, nanoseconds
 // (timing/config.py, 2026-10).
 const timedGrace = int64(300e9)
@@ -261,6 +268,8 @@ func (p *profile) read() error {
 	}
 	o.WarmupGraceNs = p.seconds("--warmup-grace-period", grace)
 	o.WarmupGraceFixed = true
+	o.CountPrimers = p.has("--count-primers")
+	o.DrainNs = p.drain()
 	o.FailedThreshold = p.threshold(def(0, 0.10))
 	o.MaxRequests = uint64(p.whole("--request-count", 0, 0))
 	o.MaxTrees = uint64(p.whole("--num-sessions", 0, 0))
@@ -298,6 +307,12 @@ func (p *profile) settle() error {
 			p.fail("--client-limit %q: %v", v, err)
 		}
 	}
+	if v := p.text("--coverage", ""); v != "" {
+		if err := p.cover.Set(v); err != nil {
+			p.fail("--coverage %q: %v", v, err)
+		}
+	}
+	p.environment(os.Environ())
 	if !p.has("--use-server-token-count") {
 		p.args.notes = append(p.args.notes, "without --use-server-token-count AIPerf counts tokens with its tokenizer; Weir takes the server's counts all the same")
 	}
@@ -484,6 +499,8 @@ func (p *profile) export() {
 		SliceNs: p.seconds("--slice-duration", p.slice), NoRecords: level == "summary", NoServer: p.has("--no-server-metrics"),
 		Input: map[string]any{"flags": p.args.values},
 	}
+	const overflow = "AIPERF_AGENTX_CONTEXT_OVERFLOW_RATE_LIMIT"
+	p.out.OverflowRate = p.variable(overflow, os.Getenv(overflow), aiperf.OverflowAccepted, 0, 1)
 	if v := p.text("--goodput", ""); v != "" {
 		g, err := aiperf.ParseGoodput(v)
 		if err != nil {

@@ -90,3 +90,42 @@ func TestAIPerfDefaults(t *testing.T) {
 		t.Errorf("a threshold of 0 is off: %v", err)
 	}
 }
+
+// TestAIPerfVariables: every variable of AIPerf that is set and not honoured is named, those that
+// would change the load with what Weir does; a value that says what Weir does anyway is not.
+func TestAIPerfVariables(t *testing.T) {
+	p := &profile{app: &App{Err: io.Discard}, args: &aiperfArgs{}}
+	p.environment([]string{
+		"PATH=/bin", "AIPERF_DATASET_WEKA_LIVE_ASSISTANT_RESPONSES=1", "AIPERF_UI_REALTIME_METRICS_ENABLED=true", "AIPERF_DATASET_CONFIGURATION_TIMEOUT=1800",
+		"AIPERF_DATASET_WEKA_SEAM_MIN_OVERLAP_RATIO=0.50", "AIPERF_DATASET_WEKA_AUX_ISL_RATIO=.2", "AIPERF_DATASET_WEKA_TOOL_SHAPED_MESSAGES=false",
+		"AIPERF_DATASET_WEKA_SPLIT_FLATTENED_AGENTS=true", "AIPERF_HTTP_TCP_USER_TIMEOUT=900000", "AIPERF_SERVER_METRICS_COLLECTION_INTERVAL=1",
+		"AIPERF_HTTP_X_SESSION_ID_FROM_CORRELATION_ID=1", "AIPERF_AGENTX_CONTEXT_OVERFLOW_RATE_LIMIT=0.5", "AIPERF_NEW_THING=x", "AIPERF_HTTP_SSL_VERIFY=0",
+	})
+	want := []string{
+		"AIPERF_DATASET_CONFIGURATION_TIMEOUT has no effect: Weir prepares data sets in its own way",
+		"AIPERF_DATASET_WEKA_AUX_ISL_RATIO=.2 is not honoured: it finds agents by the usual rules",
+		"AIPERF_DATASET_WEKA_LIVE_ASSISTANT_RESPONSES=1 is not honoured: prompts carry the recorded lengths of earlier answers, not the server's answers",
+		"AIPERF_HTTP_SSL_VERIFY=0 is not honoured: certificates are checked",
+		"AIPERF_HTTP_TCP_USER_TIMEOUT has no effect: Weir's client sets up its connections in its own way",
+		"AIPERF_NEW_THING has no effect: Weir does not know it",
+		"AIPERF_UI_REALTIME_METRICS_ENABLED has no effect: it concerns the screen",
+	}
+	if got := p.args.notes; strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("notes:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+
+	t.Setenv("AIPERF_TIMING_CANCEL_DRAIN_TIMEOUT", "3")
+	t.Setenv("AIPERF_AGENTX_CONTEXT_OVERFLOW_RATE_LIMIT", "0.05")
+	const base = "--model m --use-server-token-count --streaming --input-file x --scenario agentx "
+	q, err := readProfile(t, base+"--coverage 98 --count-primers")
+	if err != nil || q.opt.DrainNs != 3e9 || q.out.OverflowRate != 0.05 || *q.cover.share != 0.98 || !q.opt.CountPrimers {
+		t.Errorf("drain %d, overflow %v, %v", q.opt.DrainNs, q.out.OverflowRate, err)
+	}
+	if q, err := readProfile(t, base+"--coverage none"); err != nil || *q.cover.share >= 0 {
+		t.Errorf("coverage none: %v", err)
+	}
+	t.Setenv("AIPERF_AGENTX_CONTEXT_OVERFLOW_RATE_LIMIT", "much")
+	if _, err := readProfile(t, base+"--coverage 120"); err == nil || !strings.Contains(err.Error(), `AIPERF_AGENTX_CONTEXT_OVERFLOW_RATE_LIMIT="much"`) || !strings.Contains(err.Error(), `--coverage "120"`) {
+		t.Errorf("wrong values: %v", err)
+	}
+}

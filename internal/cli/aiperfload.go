@@ -20,7 +20,7 @@ var traceOnly = []string{
 	"--trajectory-start-min-ratio", "--trajectory-start-max-ratio", "--warmup-requests-per-lane", "--warmup-duration",
 	"--trace-idle-gap-cap-seconds", "--system-idle-gap-cap-seconds", "--cache-bust", "--ignore-trace-delays", "--use-think-time-only",
 	"--burst-phase-starts", "--allow-dataset-wrap", "--inter-turn-delay-cap-seconds", "--max-context-length", "--public-dataset",
-	"--input-file", "--hf-weka-dataset", "--custom-dataset-type", "--synthesis-max-osl", "--unsafe-override",
+	"--input-file", "--hf-weka-dataset", "--custom-dataset-type", "--synthesis-max-osl", "--unsafe-override", "--count-primers",
 }
 
 // scheduleOnly are flags of --fixed-schedule, fileSets what its file sets in place of a flag.
@@ -52,7 +52,7 @@ func (p *profile) readLoad() {
 		Concurrency: p.conc, PrefillConcurrency: p.whole("--prefill-concurrency", 0, 1), RampNs: p.seconds("--concurrency-ramp-duration", 0),
 		WarmupRequests: p.whole("--warmup-request-count", 0, 0), MaxRequests: uint64(p.whole("--request-count", 0, 0)),
 		DurationNs: p.seconds("--benchmark-duration", 0), GraceNs: p.seconds("--benchmark-grace-period", 30),
-		FailedThreshold: p.threshold(0), Seed: p.seed(false), Shape: 1,
+		FailedThreshold: p.threshold(0), Seed: p.seed(false), Shape: 1, DrainNs: p.drain(),
 	}
 	p.load = &o
 	if !p.has("--streaming") {

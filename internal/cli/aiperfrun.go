@@ -21,7 +21,7 @@ func (p *profile) run(ctx context.Context) error {
 	point := &spec.Point{
 		Key: "aiperf", Model: p.model, Framework: "external", Conc: p.conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
 	}
-	j := &run.Job{Point: point, Version: buildVersion(), Overrides: p.violations, ClientLimit: p.limit.share}
+	j := &run.Job{Point: point, Version: buildVersion(), Overrides: p.violations, ClientLimit: p.limit.share, CoverageLimit: p.cover.share}
 	var err error
 	if p.load != nil {
 		if p.load.Arrival == replay.Schedule {

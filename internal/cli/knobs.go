@@ -23,6 +23,7 @@ func (k *replayKnobs) add(fl *pflag.FlagSet) {
 	fl.Float64Var(&k.o.StartMax, "start-max", k.o.StartMax, "latest start inside a trace, as a share of its span")
 	fl.BoolVar(&k.o.NoWarmup, "no-warmup", false, "leave out primers and cache pressure")
 	intVar(fl, &k.o.PressureRequests, "warmup-requests-per-lane", k.o.PressureRequests, 0, 1_000_000, "one-token requests per lane after the primers")
+	fl.BoolVar(&k.o.CountPrimers, "count-primers", false, "count a lane's primers to --warmup-requests-per-lane, as older forks of AIPerf did")
 	durationVar(fl, &k.pressureTime, "warmup-duration", 0, 0, "press the caches for this long instead of by number of requests")
 	fl.BoolVar(&k.o.Burst, "burst", false, "send all primers at once and start every lane at once")
 	durationVar(fl, &k.systemIdle, "system-idle-cap", time.Duration(k.o.SystemIdleCapNs), 0, "longest time with nothing in flight; 0 is no cap")
@@ -58,8 +59,8 @@ func (k *replayKnobs) options(point replay.Options) replay.Options {
 // withoutOther refuses given knobs that another given one leaves without effect.
 func withoutOther(given *pflag.FlagSet) error {
 	for _, k := range []struct{ over, why, names string }{
-		{"no-warmup", "beside --no-warmup, which leaves the warm-up out: drop one", "warmup-requests-per-lane warmup-duration warmup-grace"},
-		{"warmup-duration", "beside --warmup-duration, which presses by time and not by requests: drop one", "warmup-requests-per-lane"},
+		{"no-warmup", "beside --no-warmup, which leaves the warm-up out: drop one", "warmup-requests-per-lane warmup-duration warmup-grace count-primers"},
+		{"warmup-duration", "beside --warmup-duration, which presses by time and not by requests: drop one", "warmup-requests-per-lane count-primers"},
 		{"no-gaps", "beside --no-gaps, which leaves all pauses between turns out: drop one", "gap-cap think-time"},
 	} {
 		if o := given.Lookup(k.over); !o.Changed || o.Value.String() == "false" || o.Value.String() == "0" || o.Value.String() == "0s" {

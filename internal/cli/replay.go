@@ -26,6 +26,7 @@ func newReplayCmd(app *App) *cobra.Command {
 		conc, gpus                       int
 		duration                         time.Duration
 		knobs                            replayKnobs
+		cover                            coverageLimit
 		seed                             uint64
 		noProbe, legacy                  bool
 		traces                           corpusFlags
@@ -91,7 +92,7 @@ when the result is not valid, and says why.`,
 			if ex.GPU, err = mf.gpu.beside(cfg.URLs); err != nil {
 				return usage(err)
 			}
-			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion(), ClientLimit: cf.limit.share}
+			j := &run.Job{Point: p, Corpus: c, Replay: opt, Version: buildVersion(), ClientLimit: cf.limit.share, CoverageLimit: cover.share}
 			if err := ex.Fits(j); err != nil {
 				return failure(err)
 			}
@@ -124,6 +125,7 @@ when the result is not valid, and says why.`,
 	fl.StringVar(&ext, "extra", "", "JSON object whose members are added to every body")
 	intVar(fl, &gpus, "gpus", 0, 0, 1_000_000, "GPUs behind the server; 0 leaves per-GPU numbers out")
 	knobs.add(fl)
+	cover.add(fl)
 	fl.Uint64Var(&seed, "seed", 42, "draws start points and salts")
 	traces.add(cmd)
 	fl.BoolVar(&noProbe, "no-probe", false, "don't learn what the chat template adds")

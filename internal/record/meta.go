@@ -91,6 +91,9 @@ type Meta struct {
 	// ClientLimit is the share of the median that the client's own error may reach, from 0 on;
 	// a negative number sets no limit, nil takes the default of package result.
 	ClientLimit *float64 `json:"client_limit,omitempty"`
+	// CoverageLimit is the share of a long window, 0 to 1, that the last token must reach; a
+	// negative number sets no limit, nil takes the default of package result.
+	CoverageLimit *float64 `json:"coverage_limit,omitempty"`
 }
 
 // NewMeta returns a Meta of the current schema in which every count is Unknown.

@@ -106,8 +106,11 @@ type Options struct {
 	// PressureRequests are further one-token requests per lane after the primers, without
 	// idle time, until the caches are under pressure. PressureNs is the same by time; only
 	// one of them may be set.
-	PressureRequests int   `json:"pressure_requests,omitempty"`
-	PressureNs       int64 `json:"pressure_ns,omitempty"`
+	PressureRequests int `json:"pressure_requests,omitempty"`
+	// CountPrimers counts a lane's primers to its PressureRequests, as AIPerf's forks did before
+	// their 0.12.
+	CountPrimers bool  `json:"count_primers,omitempty"`
+	PressureNs   int64 `json:"pressure_ns,omitempty"`
 	// Burst sends all primers at once and starts every lane at once, in place of keeping the
 	// recorded offsets to the start instant.
 	Burst bool `json:"burst,omitempty"`

@@ -287,6 +287,18 @@ func TestPressure(t *testing.T) {
 	}
 }
 
+// TestCountPrimers: a lane's primers are part of its requests under pressure, as older forks had it.
+func TestCountPrimers(t *testing.T) {
+	for requests, want := range map[int]uint64{5: 8, 2: 2, 1: 0} {
+		o := InferenceX(2, 0)
+		o.DurationNs, o.StartMin, o.StartMax, o.PressureRequests, o.CountPrimers = 30*second, 0.5, 0.5, requests, true
+		s, _ := agenticRun(t, lineCorpus("a", "b", "c", "d"), o, constant(second))
+		if n := s.Counts(); n.Primers != 2 || n.Pressure != want || n.Profiling == 0 {
+			t.Errorf("%d requests a lane: %+v, want %d of pressure", requests, n, want)
+		}
+	}
+}
+
 // TestWarmupGrace: a warm-up that moves is never cut, however slow; one that stands still is,
 // and then a root primer has failed.
 func TestWarmupGrace(t *testing.T) {

@@ -158,6 +158,10 @@ func (a *agentic) resumable(tr *tree, f func(si int32, offset int64)) {
 func (a *agentic) sendPrimer(tr *tree, si int32, at int64) {
 	q := tr.request(si, 1, record.Primer)
 	q.Intended, q.Queued = at, a.now
+	if l := a.lanes.at[tr.lane]; a.o.CountPrimers && l.pressed < a.o.PressureRequests {
+		l.pressed++
+		a.pressedAll++
+	}
 	a.launch(tr, q, at)
 }
 

@@ -2,6 +2,7 @@ package result
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/weirbench/weir/internal/record"
@@ -118,12 +119,18 @@ func judge(r *Result, b *record.Bundle, t *tally, torn error) {
 	}
 	t.implausible(bad)
 	if r.Window.PlannedS != nil && float64(m.Window.EndNs-m.Window.StartNs) >= CoverageFromNs {
-		if c := r.Window.Coverage; c == nil || *c < CoverageLimit {
-			share := 0.0
-			if c != nil {
-				share = *c
-			}
-			bad(Coverage, "the last token came after %.1f %% of the window of %.0f s, at least %.0f %% are needed%s", 100*share, *r.Window.PlannedS, 100*CoverageLimit, ranOut(m))
+		limit, share := CoverageLimit, 0.0
+		if m.CoverageLimit != nil {
+			limit = *m.CoverageLimit
+		}
+		if c := r.Window.Coverage; c != nil {
+			share = *c
+		}
+		switch {
+		case share < limit:
+			bad(Coverage, "the last token came after %.1f %% of the window of %.0f s, at least %s %% are needed%s", 100*share, *r.Window.PlannedS, strconv.FormatFloat(100*limit, 'g', 6, 64), ranOut(m))
+		case share < CoverageLimit:
+			note(Coverage, "the last token came after %.1f %% of the window of %.0f s, less than the usual %.0f %%; this run was set another limit or none%s", 100*share, *r.Window.PlannedS, 100*CoverageLimit, ranOut(m))
 		}
 	}
 	if m.Cancelled != "" {

@@ -52,6 +52,8 @@ type Job struct {
 	Overrides []string
 	// ClientLimit is record.Meta's: the share of the median that the client's own error may reach.
 	ClientLimit *float64
+	// CoverageLimit is record.Meta's: the share of a long window that the last token must reach.
+	CoverageLimit *float64
 	// Version of the program, for the bundle.
 	Version string
 	// Progress is called now and then while the job runs; nil is allowed.
@@ -193,7 +195,7 @@ func (j *Job) meta() (*record.Meta, error) {
 	m.Seed = j.seed()
 	m.UnsafeOverrides = j.Overrides
 	m.Dataset = j.Dataset
-	m.ClientLimit = j.ClientLimit
+	m.ClientLimit, m.CoverageLimit = j.ClientLimit, j.CoverageLimit
 	m.Repeat = j.Repeat
 	m.ControlOf = j.ControlOf
 	m.Semantics = replay.Semantics

@@ -40,8 +40,11 @@ type Options struct {
 	// Scenario is the lock that was asked for, Violations what it would have refused.
 	Scenario   string
 	Violations []string
-	Input      map[string]any // input_config
-	SliceNs    int64          // length of a time slice; 0 writes none
+	// OverflowRate is the share of the profiling requests that may overflow the context in a valid
+	// submission, 0 to 1.
+	OverflowRate float64
+	Input        map[string]any // input_config
+	SliceNs      int64          // length of a time slice; 0 writes none
 	// Goodput bounds the metrics of good requests, each in its unit; empty counts none.
 	Goodput   map[string]float64
 	NoRecords bool // leave profile_export.jsonl out

@@ -10,13 +10,15 @@ import (
 // exporters/aggregate and records_manager.py, 2026-10), and WeirInvalid, which stands alone when
 // only a rule of Weir's own is broken.
 const (
-	UnsafeOverride   = "unsafe_override"
-	OverflowRate     = "context_overflow_rate_exceeded"
-	RunCancelled     = "run_cancelled"
-	MetricCoverage   = "insufficient_profile_metric_coverage"
-	WeirInvalid      = "weir_invalid"
-	overflowAccepted = 0.01 // share of all profiling requests; more than it is too much
+	UnsafeOverride = "unsafe_override"
+	OverflowRate   = "context_overflow_rate_exceeded"
+	RunCancelled   = "run_cancelled"
+	MetricCoverage = "insufficient_profile_metric_coverage"
+	WeirInvalid    = "weir_invalid"
 )
+
+// OverflowAccepted is AIPerf's Options.OverflowRate.
+const OverflowAccepted = 0.01
 
 // cancelling are Weir's reasons of runs that ended before their time, as AIPerf's do when a primer
 // or too many requests fail.
@@ -28,7 +30,7 @@ func (s *summary) submission() []string {
 	if len(s.o.Violations) > 0 {
 		why = append(why, UnsafeOverride)
 	}
-	if n := len(s.profiling) + s.skipped; n > 0 && float64(s.overflows()) > overflowAccepted*float64(n) {
+	if n := len(s.profiling) + s.skipped; n > 0 && float64(s.overflows()) > s.o.OverflowRate*float64(n) {
 		why = append(why, OverflowRate)
 	}
 	has := func(codes ...result.Code) bool {

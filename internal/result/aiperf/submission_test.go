@@ -49,7 +49,7 @@ func TestSubmission(t *testing.T) {
 		}
 		meta := record.NewMeta()
 		meta.Cancelled = x.cancelled
-		s := newSummary(meta, r, &Options{Scenario: "agentx", Violations: x.violations})
+		s := newSummary(meta, r, &Options{Scenario: "agentx", Violations: x.violations, OverflowRate: OverflowAccepted})
 		s.profiling = x.profiling
 		for _, scenario := range []string{"agentx", ""} {
 			s.o.Scenario = scenario
