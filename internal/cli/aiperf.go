@@ -117,6 +117,7 @@ type profile struct {
 	client     client.Config
 	body       prompt.Options
 	words      *prompt.Words
+	counter    *prompt.Counter // nil where nothing is counted here
 	metrics    *scrape.Options
 	gpus       *run.GPUs // nil reads none by a command
 	violations []string
@@ -422,6 +423,9 @@ func (p *profile) target() {
 			fmt.Fprintf(p.app.Err, "weir: --tokenizer is not used: %v: %s\n", err, instead)
 		} else {
 			p.words = w
+			if p.counter, err = prompt.NewCounter(file, raw); err != nil {
+				fmt.Fprintf(p.app.Err, "weir: %v; the server's counts of output tokens are not checked\n", err)
+			}
 		}
 	}
 }

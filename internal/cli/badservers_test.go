@@ -292,5 +292,10 @@ func TestLocalCount(t *testing.T) {
 		if code != exitOK || strings.Contains(text2, "counted here too") != c.warns || c.warns && !strings.Contains(text2, want) {
 			t.Errorf("%d counted of %d: exit code %d\n%s%s", c.counts, right, code, text2, errOut)
 		}
+		_, text2, errOut = weir("aiperf", "profile", "--url", s.start(t), "--model", "m", "--endpoint-type", "chat", "--streaming", "--isl", "64", "--osl", "8",
+			"--request-count", "40", "--concurrency", "2", "--tokenizer", file, "--output-artifact-dir", filepath.Join(t.TempDir(), "a"), "--ui", "none")
+		if strings.Contains(text2+errOut, want) != c.warns {
+			t.Errorf("%d counted of %d, by AIPerf's flags:\n%s%s", c.counts, right, text2, errOut)
+		}
 	}
 }
