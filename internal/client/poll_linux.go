@@ -72,7 +72,7 @@ func newPoller(t *Target) (*poller, error) {
 		unix.Close(ep)
 		return nil, err
 	}
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: -1}
+	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: -1}
 	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, wake, &ev); err != nil {
 		unix.Close(ep)
 		unix.Close(wake)
@@ -172,6 +172,7 @@ func (t *Target) reap() {
 	tick := time.NewTicker(min(max(least/16, 5*time.Millisecond), time.Second))
 	defer tick.Stop()
 	var all []*exchange
+	looked := t.clock.Now()
 	for {
 		select {
 		case <-t.gone:
@@ -187,6 +188,13 @@ func (t *Target) reap() {
 		for _, x := range all {
 			x.checkDeadline()
 		}
+		// Should a wake-up ever be lost, it costs no more than a second.
+		if now := t.clock.Now(); len(all) > 0 && now-looked >= int64(time.Second)/2 {
+			looked = now
+			for _, p := range t.pollers {
+				p.look()
+			}
+		}
 		clear(all)
 		for _, h := range t.hosts {
 			closeAll(h.stale(t.clock.Now(), false))
@@ -194,11 +202,14 @@ func (t *Target) reap() {
 	}
 }
 
+// look makes the poller look once. Nobody reads the number.
+func (p *poller) look() { unix.Write(p.wakeFd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+
 func (p *poller) close() {
 	p.mu.Lock()
 	p.over = true
 	p.mu.Unlock()
-	unix.Write(p.wakeFd, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	p.look()
 	<-p.gone
 	p.file.Close()
 	unix.Close(p.timer)
