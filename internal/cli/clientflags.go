@@ -15,6 +15,7 @@ import (
 
 	"github.com/weirbench/weir/internal/client"
 	"github.com/weirbench/weir/internal/prompt"
+	"github.com/weirbench/weir/internal/replay"
 )
 
 // clientFlags say where a load goes and how it is sent.
@@ -24,6 +25,7 @@ type clientFlags struct {
 	spread, caFile, calibrate       string
 	insecure, gzip, chunks          bool
 	timeout, connect, total         time.Duration
+	stall                           time.Duration
 	limit                           clientLimit
 }
 
@@ -48,6 +50,7 @@ func (f *clientFlags) add(fl *pflag.FlagSet) {
 	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
 	fl.DurationVar(&f.connect, "connect-timeout", 30*time.Second, "longest wait for a connection")
 	fl.DurationVar(&f.total, "request-timeout", 4*time.Hour, "longest time of a whole request")
+	fl.DurationVar(&f.stall, "stall-after", 10*time.Minute, "time without a token of any request that is always allowed; past it, and past what the waiting prompts explain, the run ends as stalled")
 }
 
 // endpointIn is the path of an endpoint with which a URL ends, and the endpoint's name; empty for none.
@@ -78,8 +81,8 @@ func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
 			fmt.Fprintf(notes, "weir: note: --url %s: taken as %s, as paths of endpoints begin with /v1\n", u, base)
 		}
 	}
-	if f.timeout <= 0 || f.connect <= 0 || f.total <= 0 {
-		return c, fmt.Errorf("--timeout, --connect-timeout and --request-timeout must be positive: nothing waits for ever")
+	if f.timeout <= 0 || f.connect <= 0 || f.total <= 0 || f.stall <= 0 {
+		return c, fmt.Errorf("--timeout, --connect-timeout, --request-timeout and --stall-after must be positive: nothing waits for ever")
 	}
 	e, err := client.ParseEndpoint(f.endpoint)
 	if err != nil {
@@ -100,6 +103,11 @@ func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
 	}
 	c.TLS, err = f.tls()
 	return c, err
+}
+
+// watchdog ends runs that stand still.
+func (f *clientFlags) watchdog() replay.Watchdog {
+	return replay.Watchdog{MinSilenceNs: int64(f.stall)}
 }
 
 // calibrator is what calibrates a run of a duration, 0 for one whose time nobody knows; nil

@@ -196,7 +196,7 @@ func (f *loadFlags) executor(app *App) (*run.HTTP, error) {
 	}
 	return &run.HTTP{
 		Scrape: sc, GPU: gpus,
-		Client: cfg, Calibrator: calibrator,
+		Client: cfg, Calibrator: calibrator, Watchdog: f.client.watchdog(),
 		Prompt: prompt.Options{Models: []string{f.model}, IgnoreEOS: true, LegacyMaxTokens: f.legacy, Extra: []byte(f.ext)},
 		Words:  words, Counter: counter, NoProbe: f.noProbe, ObservedGPUs: record.Unknown,
 	}, nil

@@ -81,7 +81,7 @@ when the result is not valid, and says why.`,
 				return usage(err)
 			}
 			ex := &run.HTTP{
-				Client: cfg, Calibrator: calibrator,
+				Client: cfg, Calibrator: calibrator, Watchdog: cf.watchdog(),
 				Prompt: prompt.Options{Models: []string{model}, IgnoreEOS: true, LegacyMaxTokens: legacy,
 					Salt: opt.Salt, Extra: []byte(ext)},
 				Words: words, Counter: counter, NoProbe: noProbe, ObservedGPUs: record.Unknown,

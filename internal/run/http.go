@@ -213,7 +213,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	var stall *replay.Stall
 	if errors.As(runErr, &stall) {
 		m.Stalled = stall.Error()
-		if err := writeStacks(w, stall); err != nil {
+		if err := writeStall(w, stall); err != nil {
 			return err
 		}
 	} else if runErr != nil && ctx.Err() == nil {
@@ -244,13 +244,14 @@ func (h *HTTP) writeMeta(w *record.BundleWriter, m *record.Meta) error {
 	return w.WriteMeta(m)
 }
 
-// writeStacks keeps what every goroutine did when the run stood still.
-func writeStacks(w *record.BundleWriter, stall *replay.Stall) error {
+// writeStall keeps what every request in flight waited for when the run stood still, and what every
+// goroutine did.
+func writeStall(w *record.BundleWriter, stall *replay.Stall) error {
 	f, err := w.CreateLog("stall.txt")
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(f, "%v\n\n%s", stall, stall.Goroutines)
+	_, err = fmt.Fprintf(f, "%v\n\n%s\n%s", stall, stall.Connections, stall.Goroutines)
 	return errors.Join(err, f.Close())
 }
 
