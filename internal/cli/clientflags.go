@@ -24,7 +24,7 @@ type clientFlags struct {
 	endpoint, key, parent, protocol string
 	spread, caFile, calibrate       string
 	insecure, gzip, chunks          bool
-	timeout, connect, total         time.Duration
+	timeout, first, connect, total  time.Duration
 	stall                           time.Duration
 	limit                           clientLimit
 }
@@ -47,9 +47,10 @@ func (f *clientFlags) add(fl *pflag.FlagSet) {
 	fl.BoolVar(&f.chunks, "chunk-times", false, "keep when each content frame came, for chunk_gap_s, which others call ITL; records grow with it")
 	fl.StringVar(&f.calibrate, "calibrate", "auto", "measure the client's own error before the run, once a host: always, never, or auto: for runs of a minute or more, with what is known of the host for others")
 	f.limit.add(fl)
-	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait for a response, a first or a next token")
+	fl.DurationVar(&f.timeout, "timeout", 10*time.Minute, "longest wait from one token of a request to its next")
+	fl.DurationVar(&f.first, "first-timeout", 6*time.Hour, "longest wait for a response and a first token; long, as a queue may be: --stall-after ends a run in which nothing comes")
 	fl.DurationVar(&f.connect, "connect-timeout", 30*time.Second, "longest wait for a connection")
-	fl.DurationVar(&f.total, "request-timeout", 4*time.Hour, "longest time of a whole request")
+	fl.DurationVar(&f.total, "request-timeout", 8*time.Hour, "longest time of a whole request")
 	fl.DurationVar(&f.stall, "stall-after", 10*time.Minute, "time without a token of any request that is always allowed; past it, and past what the waiting prompts explain, the run ends as stalled")
 }
 
@@ -81,8 +82,8 @@ func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
 			fmt.Fprintf(notes, "weir: note: --url %s: taken as %s, as paths of endpoints begin with /v1\n", u, base)
 		}
 	}
-	if f.timeout <= 0 || f.connect <= 0 || f.total <= 0 || f.stall <= 0 {
-		return c, fmt.Errorf("--timeout, --connect-timeout, --request-timeout and --stall-after must be positive: nothing waits for ever")
+	if f.timeout <= 0 || f.first <= 0 || f.connect <= 0 || f.total <= 0 || f.stall <= 0 {
+		return c, fmt.Errorf("--timeout, --first-timeout, --connect-timeout, --request-timeout and --stall-after must be positive: nothing waits for ever")
 	}
 	e, err := client.ParseEndpoint(f.endpoint)
 	if err != nil {
@@ -99,7 +100,7 @@ func (f *clientFlags) config(notes io.Writer) (client.Config, error) {
 	c = client.Config{
 		URLs: urls, Endpoint: e, APIKey: key, Header: header, SessionHeaders: f.sessions, ParentHeader: f.parent,
 		Protocol: client.Protocol(f.protocol), Spread: client.Spread(f.spread), Gzip: f.gzip, Chunks: f.chunks,
-		Timeouts: client.Timeouts{Connect: f.connect, First: f.timeout, Headers: f.timeout, Stream: f.timeout, Total: f.total},
+		Timeouts: client.Timeouts{Connect: f.connect, First: f.first, Headers: f.first, Stream: f.timeout, Total: f.total},
 	}
 	c.TLS, err = f.tls()
 	return c, err

@@ -71,13 +71,15 @@ const (
 )
 
 // Timeouts bound every phase of a request. A zero field takes its default; there is no way to
-// wait for ever.
+// wait for ever. How long a first token takes depends on everything that waits in front of it, so
+// its limit is long: a run whose requests all wait in vain is ended by its watchdog
+// (replay.Watchdog), long before.
 type Timeouts struct {
 	Connect time.Duration // name, connection and TLS; default 30 s
-	Headers time.Duration // from sent to the response head; default 1 h
-	First   time.Duration // from sent to the first token; default 1 h
+	Headers time.Duration // from sent to the response head; default 6 h
+	First   time.Duration // from sent to the first token; default 6 h
 	Stream  time.Duration // from one token to the next; default 10 min
-	Total   time.Duration // from sent to the end; default 4 h
+	Total   time.Duration // from sent to the end; default 8 h
 	Idle    time.Duration // how long an idle connection is kept; default 60 s
 }
 
@@ -228,10 +230,10 @@ func (c *Config) defaults() error {
 		name string
 	}{
 		{&c.Timeouts.Connect, 30 * time.Second, "Connect"},
-		{&c.Timeouts.Headers, time.Hour, "Headers"},
-		{&c.Timeouts.First, time.Hour, "First"},
+		{&c.Timeouts.Headers, 6 * time.Hour, "Headers"},
+		{&c.Timeouts.First, 6 * time.Hour, "First"},
 		{&c.Timeouts.Stream, 10 * time.Minute, "Stream"},
-		{&c.Timeouts.Total, 4 * time.Hour, "Total"},
+		{&c.Timeouts.Total, 8 * time.Hour, "Total"},
 		{&c.Timeouts.Idle, time.Minute, "Idle"},
 	} {
 		if *d.v < 0 {

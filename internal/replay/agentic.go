@@ -224,6 +224,15 @@ func (a *agentic) due(t int64) {
 	}
 }
 
+// warmupGrace is how long the warm-up may stand: WarmupGraceNs, or what the prompts in flight
+// explain at the prefill speed that was measured, where a watchdog measures one.
+func (a *agentic) warmupGrace() int64 {
+	if a.s.watch == nil || a.o.WarmupGraceFixed {
+		return a.o.WarmupGraceNs
+	}
+	return max(a.o.WarmupGraceNs, a.s.watch.Budget(a.s.waiting))
+}
+
 type event uint8
 
 const (
@@ -255,7 +264,7 @@ func (a *agentic) nextEvent() (at int64, what event) {
 		first(a.pressureEnd, pressureOver)
 	}
 	if a.stage < profiling && a.o.WarmupGraceNs > 0 && !a.warmupCut && a.inflight > 0 {
-		first(a.moved+a.o.WarmupGraceNs, warmupStuck)
+		first(a.moved+a.warmupGrace(), warmupStuck)
 	}
 	if l := a.lanes.top(); l.key != math.MaxInt64 {
 		first(l.key, laneTimer)

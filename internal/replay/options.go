@@ -121,7 +121,8 @@ type Options struct {
 	DurationNs int64 `json:"duration_ns,omitempty"` // of the profiling phase; 0 leaves the end to MaxRequests or MaxTrees
 	GraceNs    int64 `json:"grace_ns,omitempty"`    // for what is in flight at the end of DurationNs; negative is unlimited
 	// WarmupGraceNs bounds a warm-up that stopped moving: the time since its last dispatch or
-	// outcome. A slow warm-up that moves is not cut. 0 is unlimited.
+	// outcome. A slow warm-up that moves is not cut, nor, under a watchdog, one whose prompts explain
+	// the time at the prefill speed that was measured. 0 is unlimited.
 	WarmupGraceNs int64 `json:"warmup_grace_ns,omitempty"`
 	// WarmupGraceFixed counts WarmupGraceNs from the last dispatch alone, as AIPerf does.
 	WarmupGraceFixed bool  `json:"warmup_grace_fixed,omitempty"`

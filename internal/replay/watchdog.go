@@ -15,6 +15,9 @@ type Watchdog struct {
 	// FloorSpeed is the prefill speed in tokens per second that is assumed before one was
 	// measured, and the least that a measurement counts as; 0 means 50.
 	FloorSpeed float64
+	// GuessNs is the most that a budget may be, unless MinSilenceNs is more, before any speed was
+	// measured: a server that never answers has an end however much it was asked. 0 means 2 h.
+	GuessNs int64
 
 	tokens, ns int64 // measured
 }
@@ -41,15 +44,20 @@ func (w *Watchdog) Speed() float64 {
 
 // Budget is the time without a token that a number of waiting prompt tokens explains.
 func (w *Watchdog) Budget(waiting int64) int64 {
-	least, factor := w.MinSilenceNs, w.Factor
+	least, factor, most := w.MinSilenceNs, w.Factor, int64(math.MaxInt64/4)
 	if least <= 0 {
 		least = int64(600 * time.Second)
 	}
 	if factor <= 0 {
 		factor = 4
 	}
+	if w.tokens == 0 {
+		if most = w.GuessNs; most <= 0 {
+			most = int64(2 * time.Hour)
+		}
+	}
 	need := factor * float64(max(waiting, 0)) / w.Speed() * 1e9
-	return max(least, int64(min(need, math.MaxInt64/4)))
+	return max(least, int64(min(need, float64(most))))
 }
 
 // Check says whether a run stands still: nil when it does not. lastProgress is when the last

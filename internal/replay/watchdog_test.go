@@ -12,7 +12,7 @@ import (
 )
 
 func TestWatchdogBudgets(t *testing.T) {
-	w := Watchdog{MinSilenceNs: 60 * second, Factor: 4, FloorSpeed: 100}
+	w := Watchdog{MinSilenceNs: 60 * second, Factor: 4, FloorSpeed: 100, GuessNs: 100_000 * second}
 	if got := w.Budget(0); got != 60*second {
 		t.Errorf("budget of nothing is %d", got)
 	}
@@ -23,7 +23,21 @@ func TestWatchdogBudgets(t *testing.T) {
 	if w.Check(59_000*second, 0, 8, 1_500_000) != nil {
 		t.Error("a slow warm-up of hours is stopped")
 	}
+	// What is assumed is no ground to wait for ever.
+	if got := w.Budget(64 * 230_000); got != 100_000*second {
+		t.Errorf("budget of much before a measurement is %d s", got/second)
+	}
+	if got := (&Watchdog{}).Budget(64 * 230_000); got != 7200*second {
+		t.Errorf("budget of much before a measurement is %d s where nothing is set", got/second)
+	}
+	if got := (&Watchdog{MinSilenceNs: 3 * 3600 * second}).Budget(64 * 230_000); got != 3*3600*second {
+		t.Errorf("budget is %d s, less than what is always allowed", got/second)
+	}
 	w.Prefilled(10_000_000, 1000*second) // 10,000 tokens/s
+	// 64 cold prompts of 230,000 tokens take 1,472 s at that speed: no fixed time is less.
+	if got := w.Budget(64 * 230_000); got != 5888*second {
+		t.Errorf("budget of 64 cold prompts is %d s", got/second)
+	}
 	if got := w.Budget(1_500_000); got != 600*second {
 		t.Errorf("budget at the measured speed is %d s, want 600", got/second)
 	}
