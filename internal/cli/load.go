@@ -125,6 +125,9 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 		return err
 	}
 	conc := max(f.load.Concurrency, 1)
+	if f.load.Arrival == replay.Users {
+		conc = f.load.NumUsers
+	}
 	p := &spec.Point{
 		Key: "load", Name: fmt.Sprintf("%s_%s", f.model, f.mode), Model: f.model, Framework: "external",
 		Scenario: spec.FixedSeqLen, Conc: conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},

@@ -112,6 +112,20 @@ func (c *Calibration) Bound(run Health) Bound {
 	return b
 }
 
+// beyond says in what a run asked more of the client than the calibration did: requests in flight
+// at once, or content frames a second over its whole time. Empty when in neither.
+func (c *Calibration) beyond(run *Health) string {
+	rate := 0.0
+	if s := run.Wall.Seconds(); s > 0 {
+		rate = float64(run.Events) / s
+	}
+	if run.MostFlying <= int64(c.Load.Streams) && rate <= c.Load.EventsPerSecond() {
+		return ""
+	}
+	return fmt.Sprintf("the run had up to %d requests in flight and %.0f frames/s, its calibration %d and %.0f",
+		run.MostFlying, rate, c.Load.Streams, c.Load.EventsPerSecond())
+}
+
 // bound is what a run measured of itself.
 func (h *Health) bound() Bound {
 	return Bound{TTFT: h.TTFT.P99, ITL: h.ITL.P99, TTFT90: h.TTFT.P90, ITL90: h.ITL.P90, From: "the run's own bounds"}

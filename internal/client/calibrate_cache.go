@@ -174,6 +174,7 @@ func (t *Target) Self(cal *Calibration) *record.Client {
 	out := &record.Client{TTFTBoundNs: record.Unknown, ITLBoundNs: record.Unknown, GCPauseNs: h.GCPause.Max, TimerLagNs: h.TimerLag.P99}
 	if cal != nil {
 		b = cal.Bound(h)
+		out.Beyond = cal.beyond(&h)
 		out.TTFTBoundNs, out.ITLBoundNs = b.TTFT90, b.ITL90
 	}
 	detail, err := json.Marshal(struct {

@@ -97,6 +97,25 @@ func TestLoadFor(t *testing.T) {
 	}
 }
 
+// TestBeyondCalibration: bounds of a run that asked more of the client than its calibration did say
+// so.
+func TestBeyondCalibration(t *testing.T) {
+	c := Calibration{Load: Load{Streams: 10, Gap: 10 * time.Millisecond, Tokens: 100}} // 1,010 frames/s
+	for _, x := range []struct {
+		flying int64
+		events uint64
+		want   string
+	}{
+		{10, 10_000, ""}, {1, 0, ""},
+		{11, 10_000, "the run had up to 11 requests in flight and 1000 frames/s, its calibration 10 and 1010"},
+		{10, 20_000, "the run had up to 10 requests in flight and 2000 frames/s, its calibration 10 and 1010"},
+	} {
+		if got := c.beyond(&Health{MostFlying: x.flying, Events: x.events, Wall: 10 * time.Second}); got != x.want {
+			t.Errorf("%d in flight, %d events: %q, want %q", x.flying, x.events, got, x.want)
+		}
+	}
+}
+
 func TestPaceStamps(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

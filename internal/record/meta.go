@@ -215,6 +215,9 @@ type Client struct {
 	ITLBoundNs  int64 `json:"itl_bound_ns"`  // its error on the time between two tokens is at most this, for nine of ten requests
 	GCPauseNs   int64 `json:"gc_pause_ns"`   // longest pause of its garbage collector
 	TimerLagNs  int64 `json:"timer_lag_ns"`  // p99 of the time from a timer's instant to its handling
+	// Beyond says in what the run went beyond the calibration that its bounds are made of; empty
+	// where it did not.
+	Beyond string `json:"beyond,omitempty"`
 	// Detail is what the bounds were made of: the run's own measurements and the calibration.
 	Detail json.RawMessage `json:"detail,omitempty"`
 }

@@ -344,6 +344,25 @@ func TestClientLimit(t *testing.T) {
 	}
 }
 
+// TestBeyondCalibration: bounds that a run went beyond are said to be too small perhaps, in a warning.
+func TestBeyondCalibration(t *testing.T) {
+	for _, beyond := range []string{"", "the run had up to 11 requests in flight"} {
+		m := meta()
+		m.Virtual = false
+		m.Client = &record.Client{TTFTBoundNs: ms, ITLBoundNs: record.Unknown, GCPauseNs: record.Unknown, TimerLagNs: record.Unknown, Beyond: beyond}
+		r := derived(t, m, steady(100, m)...)
+		warned := ""
+		for _, w := range r.Warnings {
+			if w.Code == ClientBound {
+				warned = w.Text
+			}
+		}
+		if !r.Valid || (beyond != "") != strings.HasSuffix(warned, "may be too small: "+beyond) {
+			t.Errorf("beyond %q: valid %v, %q", beyond, r.Valid, warned)
+		}
+	}
+}
+
 // TestFailedBundle: a bundle that ends with FAILED is never valid.
 func TestFailedBundle(t *testing.T) {
 	w, err := record.CreateBundle(t.TempDir())

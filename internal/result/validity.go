@@ -187,6 +187,9 @@ func clientBound(r *Result, m *record.Meta, t *tally, bad, note func(Code, strin
 		if e := m.Client.ITLBoundNs; e >= 0 {
 			over("the client's error bound on ITL", float64(e), t.itl, "ITL")
 		}
+		if m.Client.Beyond != "" {
+			note(ClientBound, "the bounds on the client's error may be too small: %s", m.Client.Beyond)
+		}
 	}
 	if d := r.Latency.SendLag; d.P90 != nil {
 		over("the client's send lag (p90)", *d.P90*ns, t.ttft, "TTFT")

@@ -59,10 +59,6 @@ type HTTP struct {
 // countEvery is how many answers there are to one whose tokens are counted here too.
 const countEvery = 8
 
-// framesPerStream is the rate of content frames of one stream that calibrations assume, per
-// second: an interactivity of 50 tokens/s.
-const framesPerStream = 50
-
 // Name is "http".
 func (*HTTP) Name() string { return "http" }
 
@@ -131,7 +127,7 @@ func (h *HTTP) Measure(ctx context.Context, j *Job, w *record.BundleWriter) erro
 	}
 	var cal *client.Calibration
 	if h.Calibrator != nil {
-		cal, _, err = h.Calibrator.Run(ctx, client.LoadFor(j.Point.Conc, framesPerStream*float64(j.Point.Conc)).Over(&h.Client))
+		cal, _, err = h.Calibrator.Run(ctx, j.calibration(&h.Client))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
