@@ -129,6 +129,7 @@ type profile struct {
 	problems   []string
 	limit      clientLimit
 	cover      coverageLimit
+	calibrator *client.Calibrator // nil for none
 }
 
 func (p *profile) has(name string) bool { return len(p.args.values[name]) > 0 }
@@ -314,6 +315,14 @@ func (p *profile) settle() error {
 		}
 	}
 	p.environment(os.Environ())
+	d := p.opt.DurationNs
+	if p.load != nil {
+		d = p.load.DurationNs
+	}
+	var err error
+	if p.calibrator, err = calibrator(p.text("--calibrate", "auto"), time.Duration(d)); err != nil {
+		p.fail("%v", err)
+	}
 	if !p.has("--use-server-token-count") {
 		p.args.notes = append(p.args.notes, "without --use-server-token-count AIPerf counts tokens with its tokenizer; Weir takes the server's counts all the same")
 	}

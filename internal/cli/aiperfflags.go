@@ -78,7 +78,7 @@ var aiperfFlags = func() map[string]aiperfFlag {
 		--use-think-time-only --use-legacy-max-tokens --allow-dataset-wrap --no-allow-dataset-wrap --burst-phase-starts
 		--use-dynamo-conv-aware-routing`)
 
-	add(oneValue, acted, "", `--client-limit --coverage`) // Weir's own, as the one below
+	add(oneValue, acted, "", `--client-limit --coverage --calibrate`) // Weir's own, as the one below
 	add(noValue, acted, "", `--count-primers`)
 
 	add(noValue, inert, "Weir reads no tokenizer code", `--tokenizer-trust-remote-code`)

@@ -60,7 +60,7 @@ func (p *profile) run(ctx context.Context) error {
 		fmt.Fprintf(p.app.Err, "weir: --unsafe-override: %s; submission_valid is false\n", v)
 	}
 	p.out.Violations = p.violations
-	ex := &run.HTTP{Client: p.client, Prompt: p.body, Words: p.words, Counter: p.counter, Scrape: p.metrics, GPU: p.gpus, ObservedGPUs: record.Unknown}
+	ex := &run.HTTP{Client: p.client, Calibrator: p.calibrator, Prompt: p.body, Words: p.words, Counter: p.counter, Scrape: p.metrics, GPU: p.gpus, ObservedGPUs: record.Unknown}
 	if err := ex.Fits(j); err != nil {
 		return failure(err)
 	}

@@ -114,19 +114,23 @@ func (f *clientFlags) watchdog() replay.Watchdog {
 // calibrator is what calibrates a run of a duration, 0 for one whose time nobody knows; nil
 // when nothing does.
 func (f *clientFlags) calibrator(d time.Duration) (*client.Calibrator, error) {
-	switch f.calibrate {
+	return calibrator(f.calibrate, d)
+}
+
+func calibrator(mode string, d time.Duration) (*client.Calibrator, error) {
+	switch mode {
 	case "never":
 		return nil, nil
 	case "auto", "always":
 	default:
-		return nil, fmt.Errorf("--calibrate %q: use always, never or auto", f.calibrate)
+		return nil, fmt.Errorf("--calibrate %q: use always, never or auto", mode)
 	}
 	exe, err := self()
 	if err != nil {
 		return nil, err
 	}
 	c := client.HostCalibrator(exe, d)
-	c.KeptOnly = c.KeptOnly && f.calibrate == "auto"
+	c.KeptOnly = c.KeptOnly && mode == "auto"
 	return c, nil
 }
 
