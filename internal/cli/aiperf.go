@@ -315,14 +315,7 @@ func (p *profile) settle() error {
 		}
 	}
 	p.environment(os.Environ())
-	d := p.opt.DurationNs
-	if p.load != nil {
-		d = p.load.DurationNs
-	}
-	var err error
-	if p.calibrator, err = calibrator(p.text("--calibrate", "auto"), time.Duration(d)); err != nil {
-		p.fail("%v", err)
-	}
+	p.calibrates()
 	if !p.has("--use-server-token-count") {
 		p.args.notes = append(p.args.notes, "without --use-server-token-count AIPerf counts tokens with its tokenizer; Weir takes the server's counts all the same")
 	}

@@ -86,6 +86,18 @@ func (p *profile) run(ctx context.Context) error {
 	return p.say(r, bundle, files)
 }
 
+// calibrates reads what --calibrate says for the run's duration.
+func (p *profile) calibrates() {
+	d := p.opt.DurationNs
+	if p.load != nil {
+		d = p.load.DurationNs
+	}
+	var err error
+	if p.calibrator, err = calibrator(p.text("--calibrate", "auto"), time.Duration(d)); err != nil {
+		p.fail("%v", err)
+	}
+}
+
 // say prints the result. What was overridden by hand alone does not make the command fail.
 func (p *profile) say(r *result.Result, bundle string, files aiperf.Files) error {
 	only := *r

@@ -1,13 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,7 +101,7 @@ Modes:
 	durationVar(fl, &f.duration, "duration", 0, 0, "profiling time; 0 sends the whole list")
 	fl.DurationVar(&f.grace, "grace", 30*time.Second, "for what is in flight after --duration; negative is unlimited")
 	fl.Float64Var(&f.load.FailedThreshold, "failed-request-threshold", 0, "end when more than this share of the requests failed; 0 is off")
-	floatVar(fl, &f.expect, "expect-hits", 0, 1, "overflow: the share of the second pass that must be found, else the result is invalid")
+	floatVar(fl, &f.expect, "expect-hits", 0, 1, "overflow: the share of the second pass that must be found, else the result is invalid: in the host tier or storage, of what the device pool did not hold, where the server tells tiers; anywhere, of everything, where it does not")
 	fl.StringVarP(&f.out, "out", "o", "", "folder of the bundle (default weir-runs/load-...)")
 	fl.StringVar(&f.tok, "tokenizer", "", "the model's tokenizer.json: its words are sent, and every eighth answer is counted here to check the server")
 	fl.StringVar(&f.ext, "extra", "", "JSON object whose members are added to every body")
@@ -164,7 +162,12 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if f.load.Passes < 2 || err != nil && !isInvalid(err) {
 		return err
 	}
-	return errors.Join(err, f.printPasses(app, r.Passes))
+	if !app.JSON {
+		if failed := printPasses(app, r.Passes); failed != nil {
+			return errors.Join(err, failed)
+		}
+	}
+	return errors.Join(err, f.judge(r))
 }
 
 // isInvalid tells an invalid result, which has been printed, from a failure to print it.
@@ -256,48 +259,4 @@ func (f *loadFlags) conversations(app *App) (*corpus.Corpus, error) {
 	}
 	c, err := f.lengths.Corpus()
 	return c, usage(err)
-}
-
-// printPasses prints what each pass found, and judges the second.
-func (f *loadFlags) printPasses(app *App, passes []replay.PassHits) error {
-	if !app.JSON {
-		fmt.Fprintln(app.Out)
-		tw := tabwriter.NewWriter(app.Out, 0, 4, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(tw, "PASS\tREQUESTS\tFAILED\tPROMPT TOKENS\tDEVICE\tHOST\tSTORAGE\tALL TIERS\tFROM\tMEAN TTFT\t")
-		for _, p := range passes {
-			ttft := "-"
-			if p.TTFTMeanNs >= 0 {
-				ttft = time.Duration(p.TTFTMeanNs).Round(time.Millisecond).String()
-			}
-			fmt.Fprintf(tw, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", p.Pass, count(p.Requests), count(p.Failed), count(p.PromptTokens),
-				share(p.Device, p.KnownSplit), share(p.Host, p.KnownSplit), share(p.Storage, p.KnownSplit), share(p.Total, p.KnownTotal), cmp.Or(p.HitsFrom, "-"), ttft)
-		}
-		if err := tw.Flush(); err != nil {
-			return err
-		}
-		for _, p := range passes {
-			if p.HitsWithheld != "" {
-				fmt.Fprintf(app.Out, "pass %d: no tiers of counters: %s\n", p.Pass, p.HitsWithheld)
-			}
-		}
-	}
-	if f.expect == 0 || len(passes) < 2 {
-		return nil
-	}
-	second := passes[1]
-	if second.KnownTotal == 0 {
-		return invalid(fmt.Errorf("the server does not say how many prompt tokens it found: --expect-hits cannot be judged"))
-	}
-	if got := float64(second.Total) / float64(second.KnownTotal); got < f.expect {
-		return invalid(fmt.Errorf("the second pass found %.3f of its prompt tokens, less than %.3f: the host tier did not keep them", got, f.expect))
-	}
-	return nil
-}
-
-// share is a part of a whole, "-" where the whole is not known.
-func share(part, whole int64) string {
-	if whole == 0 {
-		return "-"
-	}
-	return fmt.Sprintf("%.3f", float64(part)/float64(whole))
 }

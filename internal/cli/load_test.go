@@ -90,6 +90,48 @@ func TestOverflowProvesTheHostTier(t *testing.T) {
 	}
 }
 
+// TestOverflowMustOverflow: prompts that the device pool holds prove no host tier, however much of
+// them is found again.
+func TestOverflowMustOverflow(t *testing.T) {
+	url := simServer(t, 120_000, 1_000_000)
+	for _, expect := range []bool{false, true} {
+		args := []string{"load", "--url", url, "--model", "glm-5.2", "--mode", "overflow", "--tokens", "60000", "--isl", "8192", "--osl", "1", "-c", "2",
+			"--client-limit", "none", "-o", filepath.Join(t.TempDir(), "b")}
+		want := exitOK
+		if expect {
+			args, want = append(args, "--expect-hits", "0.9", "--seed", "9"), exitInvalid
+		}
+		code, out, errOut := weir(args...)
+		if code != want || !strings.Contains(out, "fits into the device pool of 120000") || expect != strings.Contains(errOut, "--expect-hits cannot be judged: a pass of ") {
+			t.Errorf("expected %v: exit code %d, want %d\n%s%s", expect, code, want, out, errOut)
+		}
+	}
+}
+
+// TestJudgePasses: with tiers only what came from beyond the device counts.
+func TestJudgePasses(t *testing.T) {
+	for _, c := range []struct {
+		second replay.PassHits
+		want   string // in the error; empty for none
+	}{
+		{replay.PassHits{}, "does not say how many"},
+		{replay.PassHits{Total: 950, KnownTotal: 1000}, ""},
+		{replay.PassHits{Total: 850, KnownTotal: 1000}, "found 0.850 of its prompt tokens, less than 0.900: the host tier did not keep them"},
+		{replay.PassHits{Host: 950, KnownSplit: 1000, Total: 950, KnownTotal: 1000}, ""},
+		{replay.PassHits{Host: 450, Storage: 500, KnownSplit: 1000, Total: 950, KnownTotal: 1000}, ""},
+		{replay.PassHits{Device: 500, Host: 480, KnownSplit: 1000, Total: 980, KnownTotal: 1000}, ""},
+		{replay.PassHits{Device: 992, KnownSplit: 1000, Total: 992, KnownTotal: 1000}, "beyond the device the second pass found 0.000 of the 8 prompt tokens that were not on it, less than 0.900"},
+		{replay.PassHits{Device: 500, Host: 400, KnownSplit: 1000, Total: 900, KnownTotal: 1000}, "found 0.800 of the 500 prompt tokens"},
+		{replay.PassHits{Device: 1000, KnownSplit: 1000, Total: 1000, KnownTotal: 1000}, "the device held all of the second pass"},
+	} {
+		f := loadFlags{expect: 0.9}
+		err := f.judge(&result.Result{Passes: []replay.PassHits{{}, c.second}})
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !isInvalid(err)) {
+			t.Errorf("%+v: %v, want %q", c.second, err, c.want)
+		}
+	}
+}
+
 // TestBaseURL: a base that ends in /v1 is taken without it, and one behind which nothing is served
 // is refused before the run, with what was asked for.
 func TestBaseURL(t *testing.T) {

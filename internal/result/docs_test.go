@@ -37,7 +37,7 @@ func TestDocumented(t *testing.T) {
 	}
 	walk(reflect.TypeFor[Result](), "")
 	for _, c := range []Code{RootWarmup, ErrorRate, Overflow, NoOutput, Coverage, Cancelled, ClientBound, CacheNotClean, OffloadInert, GPUMismatch, Stalled,
-		UnsafeOverride, RunFailed, RunCut, UsageMissing, UsageImplausible, PromptDrift, OffloadMismatch, HitsExceed, AboveCeiling, ShortWindow, FewSamples, MetricsMissing, SamplesThinned, PoolMismatch, DeviceErrors, DeviceSlowed, DeviceGaps, DeviceCount, OutputMismatch} {
+		UnsafeOverride, RunFailed, RunCut, UsageMissing, UsageImplausible, PromptDrift, OffloadMismatch, HitsExceed, AboveCeiling, ShortWindow, FewSamples, MetricsMissing, SamplesThinned, PoolMismatch, DeviceErrors, DeviceSlowed, DeviceGaps, DeviceCount, OutputMismatch, PassesFit} {
 		if !strings.Contains(page, "`"+string(c)+"`") {
 			t.Errorf("docs/metrics.md does not name %s", c)
 		}

@@ -48,6 +48,7 @@ const (
 	DeviceGaps      Code = "device-gaps"      // the power of a GPU is not known for the whole window
 	DeviceCount     Code = "device-count"     // other GPUs were read than the point uses
 	OutputMismatch  Code = "output-mismatch"  // the server did not generate what was asked for
+	PassesFit       Code = "passes-fit"       // the device pool holds a whole pass: nothing shows a host tier
 	LengthsOnly     Code = "lengths-only"     // the corpus says nothing of shared prefixes: no hit rates
 	SimulatedSpeed  Code = "simulated-speed"  // the simulated engine ran faster or slower than its own time
 )
@@ -220,6 +221,9 @@ func warn(r *Result, m *record.Meta, t *tally, note func(Code, string, ...any)) 
 	r.Pools.doubt(m, note)
 	if n := r.Corpus.LengthsOnly; n > 0 {
 		note(LengthsOnly, "%d of %d traces of %s record lengths and no block identities: which prompts share a prefix isn't known, so that hit rates and their ceiling are left out", n, r.Corpus.Traces, r.Corpus.Name)
+	}
+	if pool := r.Pools.DeviceTokens; pool != nil && len(r.Passes) > 1 && r.Passes[0].PromptTokens > 0 && r.Passes[0].PromptTokens <= *pool {
+		note(PassesFit, "a pass of %d prompt tokens fits into the device pool of %d: what later passes find there says nothing of a host tier; send more", r.Passes[0].PromptTokens, *pool)
 	}
 	if r.OffSpeed() {
 		note(SimulatedSpeed, "the simulated engine ran at %g times its own time (--speed %g): times, rates and throughput are not those of the engine that it stands for", r.SimSpeed, r.SimSpeed)
