@@ -115,10 +115,12 @@ func newGate(ep int) (gate, timer int, err error) {
 	return gate, timer, err
 }
 
-// setGate opens or shuts the gate. What is there when it opens counts as coming then.
-func (p *poller) setGate(shut bool) {
+// setGate opens or shuts the gate, and says whether it opened it. What came before the gate opened
+// may never be told: with the expired timer before it in the gate's list of what is ready, the
+// kernel takes the epoll's own entry there for one that was told already. Who opens asks once more.
+func (p *poller) setGate(shut bool) (opened bool) {
 	if shut == p.shut {
-		return
+		return false
 	}
 	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(p.ep)}
 	if shut {
@@ -127,7 +129,9 @@ func (p *poller) setGate(shut bool) {
 	if unix.EpollCtl(p.gate, unix.EPOLL_CTL_MOD, p.ep, &ev) == nil {
 		p.shut = shut
 		p.moved++
+		return !shut
 	}
+	return false
 }
 
 // A poller that is woken for every event spends more on waking than on reading, and so does
@@ -322,7 +326,9 @@ func (p *poller) turn() (over bool) {
 			p.askedAt = asked
 		}
 		p.blocked = false
-		p.setGate(p.rate.high && p.health.lag.n.Load() > 0)
+		if p.setGate(p.rate.high && p.health.lag.n.Load() > 0) {
+			continue
+		}
 		if n < pollBatch && len(p.more) == 0 {
 			if p.shut {
 				p.nap()
@@ -338,6 +344,7 @@ func (p *poller) nap() {
 	spec := unix.ItimerSpec{Value: busyNap}
 	if _, _, errno := unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, uintptr(p.timer), 0, uintptr(unsafe.Pointer(&spec)), 0, 0, 0); errno != 0 {
 		p.setGate(false)
+		p.look() // tells what came before
 	}
 }
 

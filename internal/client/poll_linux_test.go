@@ -11,6 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weirbench/weir/internal/material"
+	"github.com/weirbench/weir/internal/replay"
+	"runtime"
+	"strings"
 )
 
 // TestPollerRates: streams whose frames come now often, now rarely, and at last one by one with the
@@ -98,4 +101,61 @@ func switches() int64 {
 		return 0
 	}
 	return u.Nvcsw
+}
+
+// TestGateOpens: what comes while the poller's gate is being opened is read or told. The kernel tells
+// nothing of it where the expired timer stands before it.
+func TestGateOpens(t *testing.T) {
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(fd int, err error) int {
+		t.Helper()
+		check(err)
+		t.Cleanup(func() { unix.Close(fd) })
+		return fd
+	}
+	wake := open(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))
+	inner := open(unix.EpollCreate1(unix.EPOLL_CLOEXEC))
+	outer := open(unix.EpollCreate1(unix.EPOLL_CLOEXEC)) // the runtime's
+	check(unix.EpollCtl(inner, unix.EPOLL_CTL_ADD, wake, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: -1}))
+	gate, timer, err := newGate(inner)
+	check(err)
+	open(gate, nil)
+	open(timer, nil)
+	check(unix.EpollCtl(outer, unix.EPOLL_CTL_ADD, gate, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET}))
+	p := &poller{t: &Target{clock: replay.NewClock()}, ep: inner, gate: gate, timer: timer, wakeFd: wake, health: &readHealth{}}
+	told := func(ms int) bool {
+		var events [4]unix.EpollEvent
+		n, err := unix.EpollWait(outer, events[:], ms)
+		check(err)
+		return n > 0
+	}
+	for range 3 {
+		p.setGate(true)
+		p.nap()
+		if !told(60_000) {
+			t.Fatal("the nap did not end")
+		}
+		p.look()
+		p.mu.Lock() // the poller waits here behind its asking, before it opens the gate
+		done := make(chan bool)
+		go func() { done <- p.turn() }()
+		for stack := make([]byte, 1<<20); ; time.Sleep(time.Millisecond) {
+			if s := string(stack[:runtime.Stack(stack, true)]); strings.Contains(s, "(*poller).turn") && strings.Contains(s, "(*Mutex).Lock") {
+				break
+			}
+		}
+		p.look()
+		p.mu.Unlock()
+		if <-done || p.shut {
+			t.Fatal("the poller did not open its gate")
+		}
+		if n, err := epollNow(inner, p.events[:]); err != nil || n > 0 && !told(0) {
+			t.Fatalf("%d events neither read nor told, %v", n, err)
+		}
+	}
 }
