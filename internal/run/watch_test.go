@@ -21,7 +21,7 @@ func TestWatch(t *testing.T) {
 	dir := t.TempDir()
 	for _, word := range []bool{true, false} {
 		mark := newToken()
-		cmd := exec.Command("sh", "-c", "trap '' TERM; setsid sh -c 'echo $$ >left; sleep 600' & while :; do sleep 1; done")
+		cmd := exec.Command("sh", "-c", "trap '' TERM; setsid sh -c 'echo $$ >left; exec sleep 600' & while :; do sleep 1; done")
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), marker+"="+mark)
 		ownGroup(cmd)
