@@ -69,6 +69,9 @@ With --serving it forms the row of a fixed-length run from the JSON of benchmark
 			if row.Mark != nil {
 				app.marked(resultDir, row.Mark)
 			}
+			if row.NoSummary {
+				fmt.Fprintf(app.Err, "weir: %s: there is no %s: the row has no data set and no hit rate at infinite capacity, and nothing says whether the server was simulated\n", resultDir, inferencex.SummaryFile)
+			}
 			return app.saveRow(row, filepath.Join(outputDir, filename+".json"))
 		},
 	}
@@ -123,6 +126,9 @@ func (a *App) aggregate(roots []string, outputDir, filename string, o inferencex
 		}
 		row, mark, err := inferencex.FromBundle(b, os.LookupEnv, o)
 		if err != nil {
+			if !strings.Contains(err.Error(), dir) {
+				err = fmt.Errorf("%s: %w", dir, err)
+			}
 			problems = append(problems, err)
 			continue
 		}

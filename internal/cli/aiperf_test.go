@@ -153,6 +153,14 @@ func TestAIPerfProfile(t *testing.T) {
 	if code != exitOK || !strings.Contains(fmt.Sprint(b), "weir_error_rate") || strings.Contains(out, "weir_error_rate") {
 		t.Errorf("exit code %d, %s\nwith own numbers %v\nwithout %s", code, errOut, b, out)
 	}
+	// Without the summary nobody knows whether an engine ran, and that is said.
+	if err := os.Remove(filepath.Join(artifacts, inferencex.SummaryFile)); err != nil {
+		t.Fatal(err)
+	}
+	code, _, errOut = weir("aggregate", "--result-dir", filepath.Dir(artifacts), "--output-dir", dir, "--filename", "bare")
+	if code != exitOK || !strings.Contains(errOut, "there is no "+inferencex.SummaryFile) {
+		t.Errorf("without the summary: exit code %d, %s", code, errOut)
+	}
 	os.Unsetenv("TP")
 	if code, _, errOut := weir("aggregate", bundles[0], "--output-dir", dir); code != exitUsage || !strings.Contains(errOut, "does not say how many GPUs served it: set TP") {
 		t.Errorf("without TP: exit code %d, %s", code, errOut)

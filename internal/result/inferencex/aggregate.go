@@ -71,7 +71,7 @@ func readInputs(dir string) (*inputs, error) {
 func (in *inputs) form(p *point, row *Row, o Options) (_ *Row, err error) {
 	row.Accounting = in.accounting
 	row.Total, row.Successful = in.accounting.Total, in.accounting.Profiled
-	row.Dataset, row.Mark = in.summary.dataset, in.summary.mark
+	row.Dataset, row.Mark, row.NoSummary = in.summary.dataset, in.summary.mark, in.summary.missing
 	row.Requests = requestMetrics(in.records, in.summary.theoretical)
 	if t := &row.Requests.Throughput; t.Total != nil && p.gpus > 0 {
 		per := func(r *PerSecond) *Number { return number(float64(r.Tokens) / float64(p.gpus)) }
@@ -105,13 +105,14 @@ type summary struct {
 	theoretical *float64
 	dataset     json.RawMessage
 	mark        *Mark // nil unless Weir wrote that a server was simulated
+	missing     bool  // there is no such file
 }
 
 func readSummary(path string) (summary, error) {
 	var s summary
 	b, err := readFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return s, nil
+		return summary{missing: true}, nil
 	}
 	if err != nil {
 		return s, err

@@ -37,6 +37,8 @@ type Row struct {
 	PoolTokens *int64   `json:"kv_cache_pool_tokens"`
 	Warnings   []string `json:"warnings,omitempty"`
 
+	NoSummary bool `json:"-"` // AIPerf's summary, SummaryFile, was not there
+
 	*Own  // nil where Weir's own numbers are not asked for
 	*Mark // nil for a row that is measured and valid, and of artifacts that do not say they are simulated
 }
