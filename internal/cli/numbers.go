@@ -21,8 +21,14 @@ func number(v float64, decimals int) string { return frontier.Fixed(v, decimals)
 // num is a number that may be unknown.
 func num(v *float64, decimals int) string { return scaled(v, 1, decimals, "") }
 
-// secs is a time in seconds, millis one of seconds in milliseconds, percent a share.
-func secs(v *float64) string    { return scaled(v, 1, 2, " s") }
+// secs is a time of seconds, in milliseconds where two decimals of a second say little; millis is one in
+// milliseconds, percent a share.
+func secs(v *float64) string {
+	if v != nil && *v < 0.1 {
+		return millis(v)
+	}
+	return scaled(v, 1, 2, " s")
+}
 func millis(v *float64) string  { return scaled(v, 1000, 1, " ms") }
 func percent(v *float64) string { return scaled(v, 100, 1, " %") }
 

@@ -121,8 +121,9 @@ func newSweepCmd(app *App) *cobra.Command {
 	var cf corpusFlags
 	var f sweepFlags
 	cmd := &cobra.Command{
-		Use:   "sweep -f MASTER... -r RUNNERS [KEY...] --corpus DIR",
-		Short: "Run the points of a master file into bundles, a store and a report",
+		Use:        "sweep -f MASTER... -r RUNNERS [KEY...] --corpus DIR",
+		SuggestFor: []string{"status", "cancel"},
+		Short:      "Run the points of a master file into bundles, a store and a report",
 		Long: `Sweep expands the named configs of InferenceX master files into points, plans every
 point, runs those that fit, and writes a bundle a point, the store and report.html.
 
