@@ -45,6 +45,35 @@ func TestCalibrate(t *testing.T) {
 	}
 }
 
+// TestCalibrateFewRequests: one stream of long answers is too little for the tail of TTFT's error, so
+// a calibration adds short ones, and the bound is the largest error of them all.
+func TestCalibrateFewRequests(t *testing.T) {
+	material.RealTime(t)
+	url, stop, err := StartPace(t.Context(), nil, pace.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	c, err := Calibrate(t.Context(), url, Load{Streams: 1, TTFT: 2 * time.Millisecond, Gap: time.Millisecond, Tokens: 300, For: 50 * time.Millisecond})
+	if err == nil {
+		err = c.Bad()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := c.ITLError.N // of long answers alone
+	if long == 0 || long > 10 || c.TTFTError.N <= long || c.TTFTError.N != uint64(c.Requests) {
+		t.Errorf("%d requests, %d errors of TTFT, %d of long answers", c.Requests, c.TTFTError.N, long)
+	}
+	if b := c.Bound(Health{}); b.TTFT != c.TTFTError.Max || b.TTFT90 != c.TTFTError.P90 {
+		t.Errorf("bound %+v of errors %+v", b, c.TTFTError)
+	}
+	many := Calibration{TTFTError: Quantiles{N: 1000, P99: 5, Max: 9}}
+	if b := many.Bound(Health{}); b.TTFT != 5 {
+		t.Errorf("bound %+v", b)
+	}
+}
+
 func TestCalibratorKeeps(t *testing.T) {
 	material.RealTime(t)
 	c := Calibrator{Dir: filepath.Join(t.TempDir(), "a", "b"), For: 50 * time.Millisecond}

@@ -105,6 +105,14 @@ type Quantiles struct {
 	Max  int64  `json:"max_ns"`
 }
 
+// tail is what 99 of a hundred do not exceed: the largest where there are too few to know better.
+func (q Quantiles) tail() int64 {
+	if q.N < 10*manyRequests {
+		return q.Max
+	}
+	return q.P99
+}
+
 func (h *histogram) quantiles() Quantiles {
 	q := Quantiles{N: h.n.Load(), P50: h.quantile(0.5), P90: h.quantile(0.9), P99: h.quantile(0.99),
 		P999: h.quantile(0.999), Max: h.max.Load()}

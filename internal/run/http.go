@@ -326,47 +326,37 @@ func (h *HTTP) learn(ctx context.Context, words *prompt.Words, po prompt.Options
 		return prompt.Learned{}, failf("config", "%v", err)
 	}
 	probes := b.Probes(endpoint)
-	seen := make([]prompt.Observation, 0, len(probes))
-	if len(probes) > 0 {
-		first := h.ask(ctx, b, endpoint, probes[0], seed)
-		switch {
-		case ctx.Err() != nil:
-			return prompt.Learned{}, ctx.Err()
-		case first.bad != nil:
-			return prompt.Learned{}, first.bad
-		case first.status == http.StatusServiceUnavailable:
-			return prompt.Learned{}, failf("start", "the server at %s answers 503 to the first probe: it is not ready; wait until it is (%s)",
-				h.Client.URLs[0], excerpt(first.raw))
-		case first.status == http.StatusNotFound:
-			path := h.Client.Path
-			if path == "" {
-				path = endpoint.Path()
-			}
-			return prompt.Learned{}, failf("config", "the server answers 404 to the first probe, POST %s%s: nothing is served there, or no such model (%s); "+
-				"give the URL without /v1 and without the endpoint's path, and check --endpoint and --model", strings.TrimSuffix(h.Client.URLs[0], "/"), path, excerpt(first.raw))
-		}
-		s.sim = s.sim.Join(first.sim)
-		seen = append(seen, prompt.Observation{Probe: probes[0], Tokens: first.tokens})
-		if first.tokens < 0 {
-			probes = probes[:1] // a server that does not count the plainest probe counts none
-		}
-	}
-	// The others go out together: one after the other they would take as many times to first token.
-	rest := make([]probed, max(0, len(probes)-1))
+	// They go out together: one after the other they would take as many times to first token.
+	got := make([]probed, len(probes))
 	var wg sync.WaitGroup
-	for i := range rest {
-		wg.Go(func() { rest[i] = h.ask(ctx, b, endpoint, probes[i+1], seed) })
+	for i := range got {
+		wg.Go(func() { got[i] = h.ask(ctx, b, endpoint, probes[i], seed) })
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
 		return prompt.Learned{}, ctx.Err()
 	}
-	for i, a := range rest {
-		if a.bad != nil {
+	seen := make([]prompt.Observation, 0, len(probes))
+	for i, a := range got {
+		switch {
+		case a.bad != nil:
 			return prompt.Learned{}, a.bad
+		case i == 0 && a.status == http.StatusServiceUnavailable:
+			return prompt.Learned{}, failf("start", "the server at %s answers 503 to the first probe: it is not ready; wait until it is (%s)",
+				h.Client.URLs[0], excerpt(a.raw))
+		case i == 0 && a.status == http.StatusNotFound:
+			path := h.Client.Path
+			if path == "" {
+				path = endpoint.Path()
+			}
+			return prompt.Learned{}, failf("config", "the server answers 404 to the first probe, POST %s%s: nothing is served there, or no such model (%s); "+
+				"give the URL without /v1 and without the endpoint's path, and check --endpoint and --model", strings.TrimSuffix(h.Client.URLs[0], "/"), path, excerpt(a.raw))
 		}
 		s.sim = s.sim.Join(a.sim)
-		seen = append(seen, prompt.Observation{Probe: probes[i+1], Tokens: a.tokens})
+		seen = append(seen, prompt.Observation{Probe: probes[i], Tokens: a.tokens})
+		if i == 0 && a.tokens < 0 {
+			break // a server that does not count the plainest probe counts none
+		}
 	}
 	l, err := prompt.Learn(words, seen)
 	if err != nil {
