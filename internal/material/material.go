@@ -43,7 +43,7 @@ const RealTimeMark = "this test runs on the real clock, beside whatever else thi
 
 // RealTime declares, at the head of a test that is no subtest, that it compares real time with
 // what it expects, or drives real processes, so that a machine which stops it for a second may
-// fail it. scripts/test gives such a test, and no other, a second go, and says so.
+// fail it. scripts/test runs such a test, and no other, again where it failed, twice at most, and says so.
 func RealTime(tb testing.TB) {
 	tb.Helper()
 	if strings.Contains(tb.Name(), "/") {
