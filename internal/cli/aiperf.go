@@ -419,13 +419,20 @@ func (p *profile) target() {
 		const instead = "the words used are one token in common tokenizers, and the server counts"
 		if err != nil {
 			fmt.Fprintf(p.app.Err, "weir: --tokenizer %s is no file here: %s\n", t, instead)
-		} else if w, err := prompt.FromTokenizer(file, raw); err != nil { // the probes find out whether the words fit
+			return
+		}
+		t, err := prompt.ReadTokenizer(file, raw)
+		var w *prompt.Words
+		if err == nil {
+			w, err = t.Words()
+		}
+		if err != nil { // the probes find out whether the words fit
 			fmt.Fprintf(p.app.Err, "weir: --tokenizer is not used: %v: %s\n", err, instead)
-		} else {
-			p.words = w
-			if p.counter, err = prompt.NewCounter(file, raw); err != nil {
-				fmt.Fprintf(p.app.Err, "weir: %v; the server's counts of output tokens are not checked\n", err)
-			}
+			return
+		}
+		p.words = w
+		if p.counter, err = t.Counter(); err != nil {
+			fmt.Fprintf(p.app.Err, "weir: %v; the server's counts of output tokens are not checked\n", err)
 		}
 	}
 }

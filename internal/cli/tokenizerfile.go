@@ -18,11 +18,15 @@ func (a *App) tokenizer(path string) (*prompt.Words, *prompt.Counter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	words, err := prompt.FromTokenizer(path, raw)
+	t, err := prompt.ReadTokenizer(path, raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := prompt.NewCounter(path, raw)
+	words, err := t.Words()
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := t.Counter()
 	if err != nil {
 		fmt.Fprintf(a.Err, "weir: %v; the server's counts of output tokens are not checked\n", err)
 		return words, nil, nil

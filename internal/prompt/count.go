@@ -2,7 +2,6 @@ package prompt
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -14,15 +13,19 @@ type Counter struct{ t *tokenizer }
 // Unigram. A file with a rule that Weir knows for its own words alone is refused by the name of
 // the rule: what it counted would be a guess.
 func NewCounter(name string, file []byte) (*Counter, error) {
-	t, err := readTokenizer(name, file)
+	t, err := ReadTokenizer(name, file)
 	if err != nil {
 		return nil, err
 	}
+	return t.Counter()
+}
+
+// Counter is the counter that NewCounter makes.
+func (r *Tokenizer) Counter() (*Counter, error) {
+	t, name := r.t, r.name
 	if t.inexact != "" {
 		return nil, fmt.Errorf("%s: tokens of any text cannot be counted: %s", name, t.inexact)
 	}
-	// An added token may be the beginning of another.
-	slices.SortStableFunc(t.added, func(a, b string) int { return len(b) - len(a) })
 	return &Counter{t}, nil
 }
 

@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"regexp"
@@ -99,16 +98,8 @@ type unigramPiece struct {
 	score float64
 }
 
-func (p *unigramPiece) UnmarshalJSON(b []byte) error {
-	pair := [2]any{&p.text, &p.score}
-	return json.Unmarshal(b, &pair)
-}
-
-func parseUnigram(vocab json.RawMessage) (*unigram, error) {
-	u := &unigram{id: map[string]int32{}}
-	if err := json.Unmarshal(vocab, &u.pieces); err != nil {
-		return nil, fmt.Errorf("model.vocab: %w", err)
-	}
+func newUnigram(pieces []unigramPiece) *unigram {
+	u := &unigram{pieces: pieces, id: make(map[string]int32, len(pieces))}
 	lowest := 0.0
 	for i, p := range u.pieces {
 		u.id[p.text] = int32(i)
@@ -116,7 +107,7 @@ func parseUnigram(vocab json.RawMessage) (*unigram, error) {
 		lowest = min(lowest, p.score)
 	}
 	u.unknown = lowest - 10 // kUnkPenalty of SentencePiece
-	return u, nil
+	return u
 }
 
 func (u *unigram) encode(piece string) []int32 {

@@ -2,10 +2,10 @@ package prompt
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,13 +28,33 @@ const (
 // name stands in messages and in Name. A file whose rules Weir does not know to keep words
 // apart is refused by the name of the rule.
 func FromTokenizer(name string, file []byte) (*Words, error) {
+	t, err := ReadTokenizer(name, file)
+	if err != nil {
+		return nil, err
+	}
+	return t.Words()
+}
+
+// A Tokenizer is a model's tokenizer file, read once for its words and for counting.
+type Tokenizer struct {
+	name string
+	t    *tokenizer
+}
+
+// ReadTokenizer reads a file of the kinds that FromTokenizer knows. name stands in messages.
+func ReadTokenizer(name string, file []byte) (*Tokenizer, error) {
 	t, err := readTokenizer(name, file)
 	if err != nil {
 		return nil, err
 	}
-	w, err := t.words(name)
+	return &Tokenizer{name, t}, nil
+}
+
+// Words is the list that FromTokenizer makes.
+func (t *Tokenizer) Words() (*Words, error) {
+	w, err := t.t.words(t.name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
 	return w, nil
 }
@@ -66,10 +86,10 @@ func (w *Words) IDs() []int32 { return append([]int32(nil), w.ids...) }
 // A tokenizer is what decides how lower-case words apart by single spaces become tokens.
 type tokenizer struct {
 	model  encoder
-	pipe   []step   // normalizers and pre-tokenizers, in order
-	vocab  []string // tokens by id, for words of its own
-	marker string   // how a space before a word looks in vocab
-	added  []string // added tokens: they are cut out before anything else
+	pipe   []step          // normalizers and pre-tokenizers, in order
+	vocab  func() []string // tokens by id, for words of its own
+	marker string          // how a space before a word looks in vocab
+	added  []string        // added tokens: they are cut out before anything else
 	// inexact names a step that is only known for lower-case words and single spaces, empty
 	// where any text becomes the tokens that it should.
 	inexact string
@@ -78,6 +98,22 @@ type tokenizer struct {
 // An encoder cuts one piece of text into tokens.
 type encoder interface {
 	encode(piece string) []int32
+}
+
+// remembered is an encoder that encodes no piece twice: what is asked of the few thousand words of
+// a list is much the same.
+type remembered struct {
+	encoder
+	known map[string][]int32
+}
+
+func (r *remembered) encode(piece string) []int32 {
+	ids, ok := r.known[piece]
+	if !ok {
+		ids = r.encoder.encode(piece)
+		r.known[piece] = ids
+	}
+	return ids
 }
 
 // encode returns the tokens of a text.
@@ -96,45 +132,42 @@ func (t *tokenizer) encode(text string) []int32 {
 // words chooses the list: embedded words that are one token, and where too few are, words of
 // the vocabulary.
 func (t *tokenizer) words(name string) (*Words, error) {
+	t = &tokenizer{model: &remembered{encoder: t.model, known: map[string][]int32{}}, pipe: t.pipe, vocab: t.vocab, marker: t.marker, added: t.added}
 	base, nBase := Default().List()
 	ids := map[string]int32{}
 	var first, more []string
 	// The embedded words keep their places, so that a list that keeps all of them writes the
 	// same text as the embedded one.
-	take := func(s string, mayBegin bool) {
-		if _, known := ids[s]; known || t.holdsAdded(s) {
-			return
-		}
-		// Between two others and behind them, so that a start or end of text plays no part.
-		one := t.encode(" the " + s)
-		probe := t.encode(" the " + s + " the")
-		if len(one) < 2 || len(probe) != len(one)+1 || len(one) != len(t.encode(" the"))+1 || one[len(one)-1] != probe[len(one)-1] {
-			return
-		}
-		ids[s] = one[len(one)-1]
-		if mayBegin && len(t.encode(s)) == 1 && len(t.encode(" "+s)) == len(t.encode(" the")) {
+	the := len(t.encode(" the"))
+	take := func(s string, id int32, mayBegin bool) {
+		if ids[s] = id; mayBegin && len(t.encode(s)) == 1 && len(t.encode(" "+s)) == the {
 			first = append(first, s)
 		} else {
 			more = append(more, s)
 		}
 	}
-	for i, s := range base {
-		take(s, i < nBase)
+	for i, id := range t.tokensOf(base) {
+		if id >= 0 {
+			take(base[i], id, i < nBase)
+		}
 	}
 	own := len(first) < enoughFirst || len(first)+len(more) < enoughWords
 	if own {
-		for _, v := range t.vocab {
+		for _, v := range t.vocab() {
 			s, ok := strings.CutPrefix(v, t.marker)
 			if len(first)+len(more) >= mostWords {
 				break
 			}
-			if ok && len(s) >= shortestWord && len(s) <= longestWord && isLower(s) {
-				take(s, true)
+			if _, known := ids[s]; !ok || known || len(s) < shortestWord || len(s) > longestWord || !isLower(s) {
+				continue
+			}
+			if id := t.tokensOf([]string{s})[0]; id >= 0 {
+				take(s, id, true)
 			}
 		}
 	}
 	if len(first) == 0 && len(more) == 0 {
-		return nil, fmt.Errorf("no lower-case word is one token with a leading space (of %d embedded words and %d of the vocabulary)", len(base), len(t.vocab))
+		return nil, fmt.Errorf("no lower-case word is one token with a leading space (of %d embedded words and %d of the vocabulary)", len(base), len(t.vocab()))
 	}
 	first, more = t.settle(first, more)
 	w, err := newWords(name, first, more)
@@ -146,6 +179,50 @@ func (t *tokenizer) words(name string) (*Words, error) {
 		w.ids[i] = ids[s[1:]]
 	}
 	return w, nil
+}
+
+// together is how many words are encoded at once: a text has its cost, whatever its length.
+const together = 64
+
+// tokensOf is for each word the token that it is with a leading space between two others, -1 where
+// it is none or has an added token in it.
+func (t *tokenizer) tokensOf(words []string) []int32 {
+	const the = " the"
+	lead := len(t.encode(the))
+	of := func(words []string) (ids []int32, all bool) {
+		var b strings.Builder
+		b.WriteString(the)
+		for _, s := range words {
+			b.WriteString(" " + s + the)
+		}
+		got := t.encode(b.String())
+		if len(got) != lead+2*len(words) {
+			return nil, false
+		}
+		for i := range words {
+			at := lead + 2*i
+			if got[at] < 0 || got[at+1] != got[lead+1] {
+				return nil, false
+			}
+			ids = append(ids, got[at])
+		}
+		return ids, true
+	}
+	var out []int32
+	for chunk := range slices.Chunk(words, together) {
+		if ids, ok := of(chunk); ok && !slices.ContainsFunc(chunk, t.holdsAdded) {
+			out = append(out, ids...)
+			continue
+		}
+		for _, s := range chunk {
+			id := int32(-1)
+			if ids, ok := of([]string{s}); ok && len(t.encode(the+" "+s)) == lead+1 && !t.holdsAdded(s) {
+				id = ids[0]
+			}
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // settle drops words until random text of the others counts exactly: words that merge with a
@@ -205,43 +282,29 @@ func isLower(s string) bool {
 type tokenizerFile struct {
 	AddedTokens []struct {
 		Content string `json:"content"`
-	} `json:"added_tokens"`
-	Normalizer   *stepFile `json:"normalizer"`
-	PreTokenizer *stepFile `json:"pre_tokenizer"`
-	Model        struct {
-		Type         string          `json:"type"`
-		Vocab        json.RawMessage `json:"vocab"`
-		Merges       []mergePair     `json:"merges"`
-		IgnoreMerges bool            `json:"ignore_merges"`
-		Prefix       string          `json:"continuing_subword_prefix"`
-		Suffix       string          `json:"end_of_word_suffix"`
-		UnkID        *int            `json:"unk_id"`
-		ByteFallback bool            `json:"byte_fallback"`
-	} `json:"model"`
+	}
+	Normalizer   *stepFile
+	PreTokenizer *stepFile
+	Model        modelFile
 }
 
-// A mergePair is one merge, written "left right" or ["left","right"].
+// modelFile is its model: Vocab and Merges of BPE, Pieces of Unigram.
+type modelFile struct {
+	Type           string
+	Vocab          map[string]int32
+	Pieces         []unigramPiece
+	Merges         []mergePair
+	IgnoreMerges   bool
+	Prefix, Suffix string // continuing_subword_prefix, end_of_word_suffix
+	ByteFallback   bool
+}
+
+// A mergePair is one merge, left and right.
 type mergePair [2]string
 
-func (m *mergePair) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '[' {
-		return json.Unmarshal(b, (*[2]string)(m))
-	}
-	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		return err
-	}
-	l, r, ok := strings.Cut(s, " ")
-	if !ok {
-		return fmt.Errorf("merge %q is not a pair", s)
-	}
-	*m = mergePair{l, r}
-	return nil
-}
-
 func parseTokenizer(file []byte) (*tokenizer, error) {
-	var f tokenizerFile
-	if err := json.Unmarshal(file, &f); err != nil {
+	f, err := parseTokenizerFile(file)
+	if err != nil {
 		return nil, fmt.Errorf("tokenizer.json: %w", err)
 	}
 	t := &tokenizer{}
@@ -250,6 +313,8 @@ func parseTokenizer(file []byte) (*tokenizer, error) {
 			t.added = append(t.added, a.Content)
 		}
 	}
+	// An added token may be the beginning of another.
+	slices.SortStableFunc(t.added, func(a, b string) int { return len(b) - len(a) })
 	byteLevel, err := t.addSteps("normalizer", f.Normalizer)
 	if err != nil {
 		return nil, err
@@ -266,7 +331,7 @@ func parseTokenizer(file []byte) (*tokenizer, error) {
 	kind := m.Type
 	if kind == "" { // files of old versions do not say
 		kind = "BPE"
-		if len(m.Vocab) > 0 && m.Vocab[0] == '[' {
+		if m.Pieces != nil {
 			kind = "Unigram"
 		}
 	}
@@ -275,26 +340,28 @@ func parseTokenizer(file []byte) (*tokenizer, error) {
 		if m.Prefix != "" || m.Suffix != "" {
 			return nil, fmt.Errorf("model: continuing_subword_prefix %q and end_of_word_suffix %q are not supported", m.Prefix, m.Suffix)
 		}
-		vocab := map[string]int32{}
-		if err := json.Unmarshal(m.Vocab, &vocab); err != nil {
-			return nil, fmt.Errorf("model.vocab: %w", err)
+		if m.Pieces != nil {
+			return nil, fmt.Errorf("model.vocab is a list; that of BPE is an object of tokens and their ids")
 		}
-		b := &bpe{vocab: vocab, whole: m.IgnoreMerges, bytes: m.ByteFallback, rank: make(map[mergePair]int32, len(m.Merges))}
+		b := &bpe{vocab: m.Vocab, whole: m.IgnoreMerges, bytes: m.ByteFallback, rank: make(map[mergePair]int32, len(m.Merges))}
 		for i, p := range m.Merges {
 			if _, known := b.rank[p]; !known {
 				b.rank[p] = int32(i)
 			}
 		}
-		t.model, t.vocab = b, byID(vocab)
+		t.model, t.vocab = b, func() []string { return byID(m.Vocab) }
 	case "Unigram":
-		u, err := parseUnigram(m.Vocab)
-		if err != nil {
-			return nil, err
+		if m.Vocab != nil {
+			return nil, fmt.Errorf("model.vocab is an object; that of Unigram is a list of pieces and their scores")
 		}
+		u := newUnigram(m.Pieces)
 		u.bytes = m.ByteFallback
 		t.model = u
-		for _, p := range u.pieces {
-			t.vocab = append(t.vocab, p.text)
+		t.vocab = func() (all []string) {
+			for _, p := range u.pieces {
+				all = append(all, p.text)
+			}
+			return all
 		}
 	default:
 		return nil, fmt.Errorf("model type %q is not supported; byte-level BPE, SentencePiece BPE and Unigram are", kind)
@@ -308,7 +375,7 @@ func byID(vocab map[string]int32) []string {
 	for s := range vocab {
 		all = append(all, s)
 	}
-	sort.Slice(all, func(i, j int) bool { return vocab[all[i]] < vocab[all[j]] })
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(cmp.Compare(vocab[a], vocab[b]), strings.Compare(a, b)) })
 	return all
 }
 
@@ -336,5 +403,5 @@ func parseRanks(file []byte) (*tokenizer, error) {
 	if len(r.rank) == 0 {
 		return nil, fmt.Errorf("the file is empty")
 	}
-	return &tokenizer{model: r, pipe: []step{splitWords{}}, vocab: byID(r.rank), marker: " ", inexact: "a rank file, which does not say how text is split"}, nil
+	return &tokenizer{model: r, pipe: []step{splitWords{}}, vocab: func() []string { return byID(r.rank) }, marker: " ", inexact: "a rank file, which does not say how text is split"}, nil
 }

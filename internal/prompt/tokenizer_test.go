@@ -184,13 +184,13 @@ func TestKeepsTheEmbeddedText(t *testing.T) {
 func TestFromTokenizerRefuses(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
 		{``, "empty"},
-		{`{`, "tokenizer.json: unexpected end"},
+		{`{`, "tokenizer.json: line 1, byte 1: the file ends where"},
 		{`{"model":{"type":"WordPiece","vocab":{}}}`, `model type "WordPiece" is not supported`},
 		{`{"model":{"type":"BPE","vocab":{}}}`, "no lower-case word"},
 		{`{"model":{"type":"BPE","vocab":[]}}`, "model.vocab"},
 		{`{"model":{"type":"BPE","vocab":{},"merges":["ab"]}}`, `merge "ab" is not a pair`},
 		{`{"model":{"type":"BPE","vocab":{},"end_of_word_suffix":"</w>"}}`, "end_of_word_suffix"},
-		{`{"model":{"type":"Unigram","vocab":[["a"]]}}`, "no lower-case word"},
+		{`{"model":{"type":"Unigram","vocab":[["a"]]}}`, "its text and its score"},
 		{`{"model":{"type":"Unigram","vocab":[[1,2]]}}`, "model.vocab"},
 		{`{"pre_tokenizer":{"type":"Odd"},"model":{"type":"BPE","vocab":{}}}`, `pre_tokenizer "Odd" is not known`},
 		{`{"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<=a)"},"behavior":"Isolated"},"model":{"type":"BPE","vocab":{}}}`, "is not understood"},
