@@ -421,11 +421,7 @@ func (p *profile) target() {
 			fmt.Fprintf(p.app.Err, "weir: --tokenizer %s is no file here: %s\n", t, instead)
 			return
 		}
-		t, err := prompt.ReadTokenizer(file, raw)
-		var w *prompt.Words
-		if err == nil {
-			w, err = t.Words()
-		}
+		t, w, err := readTokenizer(file, raw)
 		if err != nil { // the probes find out whether the words fit
 			fmt.Fprintf(p.app.Err, "weir: --tokenizer is not used: %v: %s\n", err, instead)
 			return

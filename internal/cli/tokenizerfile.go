@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/spec"
@@ -18,11 +20,7 @@ func (a *App) tokenizer(path string) (*prompt.Words, *prompt.Counter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := prompt.ReadTokenizer(path, raw)
-	if err != nil {
-		return nil, nil, err
-	}
-	words, err := t.Words()
+	t, words, err := readTokenizer(path, raw)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,4 +30,28 @@ func (a *App) tokenizer(path string) (*prompt.Words, *prompt.Counter, error) {
 		return words, nil, nil
 	}
 	return words, c, nil
+}
+
+// readTokenizer reads a tokenizer and the words that prompts for it are made of. The words are kept in
+// the user's cache, where the system has one: to choose them takes longer than all else before a
+// run's first request. What is kept and does not fit is made again.
+func readTokenizer(name string, raw []byte) (*prompt.Tokenizer, *prompt.Words, error) {
+	t, err := prompt.ReadTokenizer(name, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	path := ""
+	if dir, err := os.UserCacheDir(); err == nil {
+		path = filepath.Join(dir, "weir", "words", prompt.WordsKey(raw)+".json")
+		if kept, err := os.ReadFile(path); err == nil {
+			if w, err := t.FromKept(kept); err == nil {
+				return t, w, nil
+			}
+		}
+	}
+	w, err := t.Words()
+	if err == nil && path != "" {
+		spec.KeepFile(path, w.Kept()) // a cache that cannot be written is none
+	}
+	return t, w, err
 }

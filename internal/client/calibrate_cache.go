@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weirbench/weir/internal/record"
+	"github.com/weirbench/weir/internal/spec"
 )
 
 // A Calibrator calibrates for runs and remembers what it found, by host.
@@ -138,22 +139,7 @@ func keep(path string, cal *Calibration) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err := f.Write(raw); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return spec.KeepFile(path, raw)
 }
 
 // hostKey names what a calibration depends on.

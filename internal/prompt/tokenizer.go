@@ -3,11 +3,15 @@ package prompt
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 const (
@@ -82,6 +86,68 @@ func (w *Words) AsIDs() *Words {
 
 // IDs returns the token id of every word of List in order, nil when they are not known.
 func (w *Words) IDs() []int32 { return append([]int32(nil), w.ids...) }
+
+// choosing names the rules by which a list is chosen, and the embedded words. Whoever changes
+// tokenizer.words, or what it calls, counts it up: lists that were kept are then made again.
+var choosing = sync.OnceValue(func() string {
+	return fmt.Sprintf("1 %x", sha256.Sum256([]byte(defaultText)))
+})
+
+// A WordsKey names the list that a tokenizer file gives: the same file, the same rules, the same list.
+func WordsKey(file []byte) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\n", choosing())
+	h.Write(file)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Kept is a list as text, to be kept under its WordsKey; see FromKept.
+func (w *Words) Kept() []byte {
+	k := keptWords{First: int(w.nFirst), IDs: w.ids}
+	k.Words, _ = w.List()
+	b, err := json.Marshal(k)
+	if err != nil {
+		return nil // there is nothing in it that cannot be written
+	}
+	return b
+}
+
+type keptWords struct {
+	First int      `json:"first"`
+	Words []string `json:"words"`
+	IDs   []int32  `json:"ids"`
+}
+
+// FromKept is the list that Kept wrote for this tokenizer. It is refused where the tokenizer makes
+// other tokens of random text of it than the list says.
+func (t *Tokenizer) FromKept(kept []byte) (*Words, error) {
+	var k keptWords
+	if err := json.Unmarshal(kept, &k); err != nil {
+		return nil, err
+	}
+	if k.First < 0 || k.First > len(k.Words) || len(k.IDs) != len(k.Words) {
+		return nil, fmt.Errorf("%d words, %d of them first, %d ids", len(k.Words), k.First, len(k.IDs))
+	}
+	w, err := newWords(t.name, k.Words[:k.First], k.Words[k.First:])
+	if err != nil {
+		return nil, err
+	}
+	w.ids = k.IDs
+	x := uint64(len(k.IDs))
+	lead := t.t.encode(" the")
+	for range 8 {
+		text, want := " the", slices.Clone(lead)
+		for range 16 {
+			x = mix(x)
+			i := bound(x, uint32(len(w.word)))
+			text, want = text+w.word[i], append(want, w.ids[i])
+		}
+		if got := t.t.encode(text); !slices.Equal(got, want) {
+			return nil, fmt.Errorf("tokens %v of %q, want %v", got, text, want)
+		}
+	}
+	return w, nil
+}
 
 // A tokenizer is what decides how lower-case words apart by single spaces become tokens.
 type tokenizer struct {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +134,44 @@ func TestFromTokenizer(t *testing.T) {
 				t.Errorf("as ids: %q", a.word[3])
 			}
 		})
+	}
+}
+
+// TestKeptWords: a list that was kept is the list, and one that is not this tokenizer's is refused.
+func TestKeptWords(t *testing.T) {
+	nothing := func(map[string]int, *[]string) {}
+	file := bpeFile(t, "Ġ", byteLevel, false, nothing)
+	other := bpeFile(t, "Ġ", byteLevel, false, func(v map[string]int, m *[]string) { grow(v, m, "zzz") }) // other ids
+	r, err := ReadTokenizer("t", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := r.Words()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.FromKept(w.Kept())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, w) {
+		t.Errorf("the kept list is another")
+	}
+	o, err := ReadTokenizer("t", other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.FromKept(w.Kept()); err == nil {
+		t.Errorf("the list of another tokenizer was taken")
+	}
+	kept := w.Kept()
+	for _, n := range []int{0, 1, 100, len(kept) / 2, len(kept) - 1} {
+		if _, err := r.FromKept(kept[:n]); err == nil {
+			t.Errorf("%d of %d bytes were taken", n, len(kept))
+		}
+	}
+	if WordsKey(file) == WordsKey(other) {
+		t.Error("two files have one key")
 	}
 }
 
