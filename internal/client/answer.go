@@ -36,6 +36,7 @@ type answer struct {
 	events   eventStream
 	scan     jsonScan
 	frame    frame
+	mold     mold
 	use      usage
 	whole    []byte // a body that is read whole, or the excerpt of an error
 	at       int64  // instant of the bytes under way
@@ -162,6 +163,9 @@ func (a *answer) event(name, data []byte) error {
 		return nil
 	}
 	a.frame.reset(a.keep)
+	if len(name) == 0 && a.mold.fits(&a.frame, data) {
+		return a.take()
+	}
 	if !a.frame.read(a.endpoint, &a.scan, data) {
 		if string(name) == "error" {
 			return a.streamError(data)
@@ -171,6 +175,7 @@ func (a *answer) event(name, data []byte) error {
 	if string(name) == "error" && !a.frame.failed {
 		a.frame.failed, a.frame.message = true, data
 	}
+	a.mold.take(a.endpoint, &a.frame, data)
 	return a.take()
 }
 

@@ -19,6 +19,9 @@ type frame struct {
 	// that a frame has a token when one of these grew.
 	textLen, ids int
 
+	said int    // how many texts were said, also of those that were forgotten or left out
+	only []byte // the last of them, as it stands in the data
+
 	bytes               int64 // of text, as written
 	keep                bool  // collect what was said
 	content, reasonings []byte
@@ -39,6 +42,7 @@ func (f *frame) say(raw []byte) {
 		return
 	}
 	f.visible = true
+	f.said, f.only = f.said+1, raw
 	f.bytes += int64(len(raw))
 	if f.keep {
 		f.content = appendUnescaped(f.content, raw)
@@ -50,6 +54,7 @@ func (f *frame) think(raw []byte) {
 		return
 	}
 	f.reasoning = true
+	f.said, f.only = f.said+1, raw
 	f.bytes += int64(len(raw))
 	if f.keep {
 		f.reasonings = appendUnescaped(f.reasonings, raw)
@@ -239,8 +244,9 @@ func (d *delta) read(s *jsonScan, f *frame) {
 		}
 	}
 	// vLLM writes the same text under both names while it renames the field.
-	if sameText(d.reasoning, d.reasoningContent) {
+	if len(d.reasoning) > 0 && sameText(d.reasoning, d.reasoningContent) {
 		d.reasoning = nil
+		f.said++
 	}
 }
 
