@@ -149,13 +149,22 @@ func isThere(path string) bool {
 
 // ReadRequests reads requests.jsonl without its compression; name stands in errors.
 func ReadRequests(r io.Reader, name string) iter.Seq2[*Request, error] {
-	return lines(r, name, func() *Request {
-		return &Request{
-			Times:        Times{Never, Never, Never, Never, Never, Never, Never, Never},
-			PromptTokens: Unknown, OutputTokens: Unknown, ReasoningTokens: Unknown,
-			Hits: UnknownHits,
-		}
+	var last *Request
+	return lines(r, name, func(line []byte) (*Request, error) {
+		q := unreported()
+		err := decodeRequest(line, q, last)
+		last = q
+		return q, err
 	})
+}
+
+// unreported is a request of which nothing was measured.
+func unreported() *Request {
+	return &Request{
+		Times:        Times{Never, Never, Never, Never, Never, Never, Never, Never},
+		PromptTokens: Unknown, OutputTokens: Unknown, ReasoningTokens: Unknown,
+		Hits: UnknownHits,
+	}
 }
 
 // ReadSamples reads the metrics.jsonl of an old bundle without its compression and puts differences together again;
@@ -163,7 +172,10 @@ func ReadRequests(r io.Reader, name string) iter.Seq2[*Request, error] {
 func ReadSamples(r io.Reader, name string) iter.Seq2[*Sample, error] {
 	return func(yield func(*Sample, error) bool) {
 		whole := map[string]map[string]float64{}
-		for s, err := range lines(r, name, func() *Sample { return new(Sample) }) {
+		for s, err := range lines(r, name, func(line []byte) (*Sample, error) {
+			s := new(Sample)
+			return s, json.Unmarshal(line, s)
+		}) {
 			switch {
 			case err != nil:
 			case s.Delta && whole[s.Source] == nil:
@@ -208,13 +220,13 @@ func unpacked[T any](path string, read func(io.Reader, string) iter.Seq2[*T, err
 	}
 }
 
-func lines[T any](r io.Reader, name string, zero func() *T) iter.Seq2[*T, error] {
+func lines[T any](r io.Reader, name string, decode func(line []byte) (*T, error)) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		sc := bufio.NewScanner(r)
 		sc.Buffer(make([]byte, 0, 64<<10), maxLine)
 		for n := 1; sc.Scan(); n++ {
-			v := zero()
-			if err := json.Unmarshal(sc.Bytes(), v); err != nil {
+			v, err := decode(sc.Bytes())
+			if err != nil {
 				yield(nil, fmt.Errorf("%s: line %d: %w", name, n, err))
 				return
 			}
