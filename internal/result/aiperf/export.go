@@ -12,13 +12,13 @@ package aiperf
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -125,19 +125,6 @@ func Export(b *record.Bundle, r *result.Result, o Options) (Files, error) {
 	return files, nil
 }
 
-// A Value is one metric of one request.
-type Value struct {
-	Value any    `json:"value"`
-	Unit  string `json:"unit"`
-}
-
-// row is one line of profile_export.jsonl.
-type row struct {
-	Metadata metadata         `json:"metadata"`
-	Metrics  map[string]Value `json:"metrics"`
-	Error    *rowError        `json:"error,omitempty"`
-}
-
 type metadata struct {
 	Session      int    `json:"session_num"`
 	RequestID    string `json:"x_request_id"`
@@ -226,7 +213,9 @@ func records(b *record.Bundle, s *summary, path string, none bool) (err error) {
 
 // WriteRecords writes profile_export.jsonl without its lists of gaps between chunks.
 func WriteRecords(b *record.Bundle, w io.Writer) error {
-	return lines(b, w, func(_ *record.Request, r *row) { delete(r.Metrics, "inter_chunk_latency") })
+	return lines(b, w, func(_ *record.Request, r *row) {
+		r.metrics = slices.DeleteFunc(r.metrics, func(m metric) bool { return m.tag == "inter_chunk_latency" })
+	})
 }
 
 // lines gives each every request that went out with its line, and writes the lines to w unless it is
@@ -237,6 +226,7 @@ func lines(b *record.Bundle, to io.Writer, each func(*record.Request, *row)) err
 		w = bufio.NewWriterSize(to, 1<<18)
 	}
 	n := 0
+	var raw []byte
 	for q, err := range b.Requests() {
 		if err != nil {
 			return err
@@ -250,12 +240,10 @@ func lines(b *record.Bundle, to io.Writer, each func(*record.Request, *row)) err
 		if w == nil || skips(b.Meta, q) {
 			continue
 		}
-		raw, err := json.Marshal(&r)
-		if err != nil {
+		if raw, err = r.append(raw[:0]); err != nil {
 			return err
 		}
-		w.Write(raw)
-		if err := w.WriteByte('\n'); err != nil {
+		if _, err := w.Write(raw); err != nil {
 			return err
 		}
 	}
@@ -292,15 +280,17 @@ func line(q *record.Request, of *record.Meta, n int) row {
 	}
 	m.source(q)
 	m.PhaseKind = m.Phase
-	r := row{Metadata: m, Metrics: map[string]Value{}}
+	r := row{metadata: m}
 	if q.Failure != nil {
-		r.Error = errorOf(q.Failure)
+		r.err = errorOf(q.Failure)
 		if q.Failure.Class == record.FailCancelled {
-			r.Metadata.Cancelled, r.Metadata.CancelNs = true, wall(at.End)
+			r.metadata.Cancelled, r.metadata.CancelNs = true, wall(at.End)
 		}
 		return r
 	}
-	measure(q, r.Metrics)
+	r.metrics = make(measured, 0, 48)
+	measure(q, &r.metrics)
+	r.metrics.sort()
 	return r
 }
 
@@ -320,10 +310,10 @@ func (m *metadata) source(q *record.Request) {
 }
 
 // measure computes the metrics of one request that succeeded.
-func measure(q *record.Request, m map[string]Value) {
+func measure(q *record.Request, m *measured) {
 	at := q.Times
-	ms := func(tag string, ns int64) { m[tag] = Value{float64(ns) / 1e6, "ms"} }
-	tokens := func(tag string, n int64) { m[tag] = Value{n, "tokens"} }
+	ms := func(tag string, ns int64) { m.add(tag, "ms", float64(ns)/1e6) }
+	tokens := func(tag string, n int64) { m.count(tag, "tokens", n) }
 	const perUser = "tokens/sec/user"
 	isl, osl := q.PromptTokens, q.OutputTokens
 	if isl >= 0 {
@@ -347,7 +337,7 @@ func measure(q *record.Request, m map[string]Value) {
 		tokens("usage_prompt_cache_read_tokens", q.Hits.Total)
 	}
 	if q.WantOut > 0 && osl > 0 {
-		m["osl_mismatch_diff_pct"] = Value{100 * float64(osl-q.WantOut) / float64(q.WantOut), "%"}
+		m.add("osl_mismatch_diff_pct", "%", 100*float64(osl-q.WantOut)/float64(q.WantOut))
 	}
 	wired(q, m)
 	if at.FirstToken == record.Never || at.LastToken == record.Never {
@@ -367,25 +357,25 @@ func measure(q *record.Request, m map[string]Value) {
 		for i := range gaps {
 			gaps[i] = float64(q.Chunks[i+1].At-q.Chunks[i].At) / 1e6
 		}
-		m["inter_chunk_latency"] = Value{gaps, "ms"}
+		*m = append(*m, metric{tag: "inter_chunk_latency", unit: "ms", list: gaps})
 	}
 	if osl >= 2 {
 		itl := float64(latency-ttft) / float64(osl-1)
 		full := float64(at.End-at.FirstToken) / float64(osl-1)
-		m["inter_token_latency"] = Value{itl / 1e6, "ms"}
-		m["full_response_inter_token_latency"] = Value{full / 1e6, "ms"}
+		m.add("inter_token_latency", "ms", itl/1e6)
+		m.add("full_response_inter_token_latency", "ms", full/1e6)
 		if itl > 0 {
-			m["output_token_throughput_per_user"] = Value{1e9 / itl, perUser}
+			m.add("output_token_throughput_per_user", perUser, 1e9/itl)
 		}
 		if full > 0 {
-			m["full_response_output_token_throughput_per_user"] = Value{1e9 / full, perUser}
+			m.add("full_response_output_token_throughput_per_user", perUser, 1e9/full)
 		}
 	}
 	if osl > 0 && latency > 0 {
-		m["e2e_output_token_throughput"] = Value{float64(osl) * 1e9 / float64(latency), perUser}
+		m.add("e2e_output_token_throughput", perUser, float64(osl)*1e9/float64(latency))
 	}
 	if isl > 0 && ttft > 0 {
-		m["prefill_throughput_per_user"] = Value{float64(isl) * 1e9 / float64(ttft), perUser}
+		m.add("prefill_throughput_per_user", perUser, float64(isl)*1e9/float64(ttft))
 	}
 }
 

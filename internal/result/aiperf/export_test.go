@@ -107,9 +107,9 @@ func TestExport(t *testing.T) {
 	if len(lines) != 5 {
 		t.Fatalf("%d records", len(lines))
 	}
-	var rows []row
+	var rows []oneLine
 	for _, l := range lines {
-		var x row
+		var x oneLine
 		if err := json.Unmarshal([]byte(l), &x); err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +249,7 @@ func TestSource(t *testing.T) {
 		`"source_trace_id":"t","source_outer_idx":4,"source_inner_idx":0,"source_kind":"weka_subagent"`: {Trace: "t", Stream: "t::sa:a:fa:000", Depth: 1, Outer: 5, Inner: 1},
 		`"root_correlation_id":"` + client.SessionID("", "", "t") + `"}`:                                {Trace: "t", Stream: "t"},
 	} {
-		raw, err := json.Marshal(line(&q, record.NewMeta(), 0).Metadata)
+		raw, err := json.Marshal(line(&q, record.NewMeta(), 0).metadata)
 		if err != nil || !strings.Contains(string(raw), want) {
 			t.Errorf("%s, %v: want %s", raw, err, want)
 		}
@@ -268,8 +268,8 @@ func TestHistogramBounds(t *testing.T) {
 			h.buckets[strconv.FormatFloat(le, 'f', 1, 64)] = float64(n)
 		}
 		st := h.stats()
-		for _, p := range percents {
-			key := "p" + strconv.FormatInt(p, 10)
+		for _, p := range []int{1, 5, 10, 25, 50, 75, 90, 95, 99} {
+			key := "p" + strconv.Itoa(p)
 			// The smallest value that a share of p does not exceed.
 			truth := seen[max(int(math.Ceil(float64(p)/100*float64(len(seen))))-1, 0)]
 			low, ok := st["weir_"+key+"_low"].(float64)

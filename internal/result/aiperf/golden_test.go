@@ -17,13 +17,16 @@ import (
 )
 
 // golden is what AIPerf made of its own records; testdata/agentx/README.md says how it was run.
+// numbers are those of one metric, as a document has them.
+type numbers map[string]any
+
 type golden struct {
-	StartNs  int64            `json:"start_ns"`
-	EndNs    int64            `json:"end_ns"`
-	Slices   int              `json:"slices"`
-	Metrics  map[string]stats `json:"metrics"`
-	Warmup   map[string]stats `json:"warmup_metrics"`
-	Examples []map[string]any `json:"timeslices"`
+	StartNs  int64              `json:"start_ns"`
+	EndNs    int64              `json:"end_ns"`
+	Slices   int                `json:"slices"`
+	Metrics  map[string]numbers `json:"metrics"`
+	Warmup   map[string]numbers `json:"warmup_metrics"`
+	Examples []map[string]any   `json:"timeslices"`
 	Errors   []struct {
 		Details rowError `json:"error_details"`
 		Count   int64    `json:"count"`
@@ -171,15 +174,15 @@ func TestGoldenMetrics(t *testing.T) {
 	if err := json.Unmarshal(raw, &got); err != nil {
 		t.Fatal(err)
 	}
-	metrics := map[string]stats{}
+	metrics := map[string]numbers{}
 	for tag, v := range got {
-		var s stats
+		var s numbers
 		if json.Unmarshal(v, &s) == nil && s["unit"] != nil {
 			metrics[tag] = s
 		}
 	}
 	same(t, "run", want.Metrics, metrics, true)
-	var warm map[string]stats
+	var warm map[string]numbers
 	if err := json.Unmarshal(got["warmup_metrics"], &warm); err != nil {
 		t.Fatal(err)
 	}
@@ -202,8 +205,8 @@ func TestGoldenMetrics(t *testing.T) {
 	if len(cut.Timeslices) != want.Slices {
 		t.Fatalf("%d slices, want %d", len(cut.Timeslices), want.Slices)
 	}
-	pick := func(m map[string]any) map[string]stats {
-		out := map[string]stats{}
+	pick := func(m map[string]any) map[string]numbers {
+		out := map[string]numbers{}
 		for k, v := range m {
 			if s, ok := v.(map[string]any); ok {
 				out[k] = s
@@ -289,7 +292,7 @@ func sameKeys(t *testing.T, i int, want, got []byte) {
 // same compares metrics. Curves over time are AIPerf's to the 256 ns that its instants, which
 // are floating-point nanoseconds since 1970, are rounded to: adjacent steps can overlap by that, so a curve's extreme
 // values are not compared.
-func same(t *testing.T, what string, want, got map[string]stats, whole bool) {
+func same(t *testing.T, what string, want, got map[string]numbers, whole bool) {
 	t.Helper()
 	for tag, w := range want {
 		if notRebuilt[tag] != "" {

@@ -45,15 +45,11 @@ func ParseGoodput(text string) (map[string]float64, error) {
 // not kept.
 func (o *Options) good(e *entry) bool {
 	for tag, bound := range o.Goodput {
-		var x float64
-		switch v := e.values[tag].Value.(type) {
-		case float64:
-			x = v
-		case int64:
-			x = float64(v)
-		default:
+		m := e.values.get(tag)
+		if m == nil || m.list != nil {
 			return false
 		}
+		x := m.v
 		if judged[tag] && x < bound || !judged[tag] && x > bound {
 			return false
 		}

@@ -5,7 +5,7 @@ import "github.com/weirbench/weir/internal/record"
 // wired adds what is known of a request's way over its connection, under the names that AIPerf
 // has from k6. AIPerf's instants are those of its HTTP library. A request of Weir's never waits for a
 // connection: it makes one.
-func wired(q *record.Request, m map[string]Value) {
+func wired(q *record.Request, m *measured) {
 	w := q.Wire
 	if w == nil {
 		return
@@ -13,7 +13,7 @@ func wired(q *record.Request, m map[string]Value) {
 	at := q.Times
 	ms := func(tag string, ns int64) {
 		if ns >= 0 {
-			m[tag] = Value{float64(ns) / 1e6, "ms"}
+			m.add(tag, "ms", float64(ns)/1e6)
 		}
 	}
 	ms("http_req_blocked", 0)
@@ -33,14 +33,14 @@ func wired(q *record.Request, m map[string]Value) {
 	if w.Reused {
 		reused = 1
 	}
-	m["http_req_connection_reused"] = Value{reused, "ratio"}
+	m.count("http_req_connection_reused", "ratio", reused)
 	// AIPerf's help says heads and bodies; what it adds up are the bodies.
 	out, in := w.BodyOut, w.BodyIn
 	if out == 0 && in == 0 {
 		out, in = w.BytesOut, w.BytesIn // an older record
 	}
-	m["http_req_data_sent"] = Value{float64(out) / 1024, "KB"}
-	m["http_req_data_received"] = Value{float64(in) / 1024, "KB"}
-	m["http_req_chunks_sent"] = Value{w.Writes, "count"}
-	m["http_req_chunks_received"] = Value{w.Reads, "count"}
+	m.add("http_req_data_sent", "KB", float64(out)/1024)
+	m.add("http_req_data_received", "KB", float64(in)/1024)
+	m.count("http_req_chunks_sent", "count", w.Writes)
+	m.count("http_req_chunks_received", "count", w.Reads)
 }

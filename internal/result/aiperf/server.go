@@ -230,6 +230,42 @@ type family struct {
 	Series      []exported `json:"series"`
 }
 
+func (f *family) json(w *jsonWriter) {
+	first := w.open('{')
+	w.key(&first, "type")
+	w.text(f.Type)
+	w.key(&first, "description")
+	w.text(f.Description)
+	if f.Unit != "" {
+		w.key(&first, "unit")
+		w.text(f.Unit)
+	}
+	w.key(&first, "series")
+	jsonList(w, f.Series, func(w *jsonWriter, x exported) { x.json(w) })
+	w.close(first, '}')
+}
+
+func (x *exported) json(w *jsonWriter) {
+	first := w.open('{')
+	w.key(&first, "endpoint_url")
+	w.text(x.Endpoint)
+	if len(x.Labels) > 0 {
+		w.key(&first, "labels")
+		w.value(x.Labels)
+	}
+	w.key(&first, "stats")
+	w.value(x.Stats)
+	if len(x.Buckets) > 0 {
+		w.key(&first, "buckets")
+		w.value(x.Buckets)
+	}
+	if len(x.Slices) > 0 {
+		w.key(&first, "timeslices")
+		w.value(x.Slices)
+	}
+	w.close(first, '}')
+}
+
 // histogram gathers the parts of one.
 type histogram struct {
 	sum, count float64
@@ -352,8 +388,8 @@ func gauge(v []float64) map[string]any {
 		sq += (x - sum/n) * (x - sum/n)
 	}
 	out := map[string]any{"avg": sum / n, "min": sorted[0], "max": sorted[len(sorted)-1], "std": math.Sqrt(sq / max(n-1, 1))}
-	for _, p := range percents {
-		out["p"+strconv.FormatInt(p, 10)] = result.Percentile(sorted, p)
+	for _, p := range percentiles {
+		out[statNames[p.stat]] = result.Percentile(sorted, p.q)
 	}
 	return out
 }
@@ -380,9 +416,9 @@ func (h *histogram) stats() map[string]any {
 	if h.count <= 0 || len(bounds) == 0 {
 		return out
 	}
-	for _, p := range percents {
-		key := "p" + strconv.FormatInt(p, 10)
-		at, low, below := float64(p)/100*h.count, min(0, bounds[0].le), 0.0
+	for _, p := range percentiles {
+		key := statNames[p.stat]
+		at, low, below := float64(p.q)/100*h.count, min(0, bounds[0].le), 0.0
 		open := true
 		for _, b := range bounds {
 			if b.n >= at && b.n > below {

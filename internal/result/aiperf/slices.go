@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // slices are the metrics of the profiling phase by slices of time, each of the requests that
@@ -19,10 +20,8 @@ func (s *summary) slices(c *curves) (js, table []byte, err error) {
 	for _, e := range entries {
 		end = max(end, e.end)
 	}
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	w.UseCRLF = true
-	w.Write([]string{"Timeslice", "Start_NS", "End_NS", "Metric", "Unit", "Stat", "Value"})
+	table = append(table, "Timeslice,Start_NS,End_NS,Metric,Unit,Stat,Value\r\n"...)
+	titles := map[string]string{}
 	list := []map[string]any{}
 	for i := 0; i < len(entries); {
 		k := (entries[i].start - begin) / s.o.SliceNs
@@ -42,17 +41,36 @@ func (s *summary) slices(c *curves) (js, table []byte, err error) {
 			doc["is_complete"] = false
 		}
 		for _, tag := range slices.Sorted(maps.Keys(m)) {
-			doc[tag] = m[tag]
-			for _, stat := range columns {
-				if v, ok := m[tag][stat]; ok {
-					w.Write([]string{strconv.Itoa(len(list)), strconv.FormatInt(doc["start_ns"].(int64), 10), strconv.FormatInt(doc["end_ns"].(int64), 10),
-						header(tag), m[tag]["unit"].(string), stat, cell(v)})
+			st := m[tag]
+			doc[tag] = st
+			title, ok := titles[tag]
+			if !ok {
+				title = fields(header(tag), st.unit)
+				titles[tag] = title
+			}
+			for _, k := range columns {
+				v, ok := st.get(k)
+				if !ok {
+					continue
 				}
+				table = append(strconv.AppendInt(table, int64(len(list)), 10), ',')
+				table = append(strconv.AppendInt(table, s.meta.EpochWallNs+from, 10), ',')
+				table = append(strconv.AppendInt(table, s.meta.EpochWallNs+to, 10), ',')
+				table = append(append(append(append(table, title...), ','), statNames[k]...), ',')
+				table = append(strconv.AppendFloat(table, v, 'f', 2, 64), "\r\n"...)
 			}
 		}
 		list = append(list, doc)
 	}
-	w.Flush() // writing to a buffer never fails
 	js, err = encode(map[string]any{"timeslices": list, "input_config": s.o.Input})
-	return js, b.Bytes(), err
+	return js, table, err
+}
+
+// fields are texts as they stand in a line of CSV.
+func fields(text ...string) string {
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	w.Write(text)
+	w.Flush() // writing to a buffer never fails
+	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -3,7 +3,6 @@ package aiperf
 import (
 	"bytes"
 	"encoding/csv"
-	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -14,13 +13,6 @@ import (
 	"github.com/weirbench/weir/internal/result"
 )
 
-// percents are the percentiles of every distribution.
-var percents = []int64{1, 5, 10, 25, 50, 75, 90, 95, 99}
-
-// stats are the numbers of one metric; only unit and avg for one that has no distribution. A
-// number that is not defined is absent.
-type stats map[string]any
-
 // entry is one request, as far as a summary needs it.
 type entry struct {
 	span
@@ -29,7 +21,7 @@ type entry struct {
 	failed   bool
 	overflow bool
 	mismatch bool // its output missed what was asked for
-	values   map[string]Value
+	values   measured
 }
 
 // summary gathers the requests of the two phases.
@@ -59,13 +51,13 @@ func (s *summary) add(q *record.Request, r *row) {
 	}
 	e := entry{
 		span:   span{start: at.Sent, first: record.Never, end: max(at.End, at.Sent), isl: -1, osl: -1},
-		issued: at.Queued, last: at.LastToken, failed: r.Error != nil, values: r.Metrics,
+		issued: at.Queued, last: at.LastToken, failed: r.err != nil, values: r.metrics,
 	}
 	profiling := q.Phase == record.Profiling
 	if e.failed {
 		e.overflow = q.Failure.Class == record.FailContextOverflow
 		if profiling {
-			s.kinds[*r.Error]++
+			s.kinds[*r.err]++
 		}
 	} else {
 		e.first, e.isl = at.FirstToken, q.PromptTokens
@@ -73,8 +65,11 @@ func (s *summary) add(q *record.Request, r *row) {
 			e.osl = q.OutputTokens
 			e.mismatch = q.WantOut > 0 && math.Abs(float64(e.osl-q.WantOut)) > min(mismatchShare*float64(q.WantOut), mismatchTokens)
 		}
-		for _, c := range q.Chunks {
-			e.chunks = append(e.chunks, c.At)
+		if len(q.Chunks) > 0 {
+			e.chunks = make([]int64, len(q.Chunks))
+			for i, c := range q.Chunks {
+				e.chunks[i] = c.At
+			}
 		}
 	}
 	if profiling {
@@ -91,39 +86,6 @@ const (
 	mismatchTokens = 50
 )
 
-// distribution computes AIPerf's statistics: linear percentiles, the population's deviation.
-// It sorts v.
-func distribution(unit string, v []float64) stats {
-	slices.Sort(v)
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	n := float64(len(v))
-	mean, sq := sum/n, 0.0
-	for _, x := range v {
-		sq += (x - mean) * (x - mean)
-	}
-	s := stats{"unit": unit, "avg": mean, "min": v[0], "max": v[len(v)-1], "std": math.Sqrt(sq / n), "count": len(v), "sum": sum}
-	for _, p := range percents {
-		s["p"+strconv.FormatInt(p, 10)] = result.Percentile(v, p)
-	}
-	return s
-}
-
-// adjusted are the statistics of sorted values and as many infinite ones as requests failed:
-// percentiles by the nearest rank, ties to the even one. What is infinite is absent.
-func adjusted(unit string, sorted []float64, failed int) stats {
-	n := len(sorted) + failed
-	s := stats{"unit": unit, "count": n, "min": sorted[0]}
-	for _, p := range percents {
-		if i := int(math.RoundToEven(float64(p) / 100 * float64(n-1))); i < len(sorted) {
-			s["p"+strconv.FormatInt(p, 10)] = sorted[i]
-		}
-	}
-	return s
-}
-
 // withFailed are the metrics that have an error-adjusted twin.
 var withFailed = []string{"time_to_first_token", "request_latency", "decode_duration", "full_decode_duration", "inter_token_latency", "full_response_inter_token_latency"}
 
@@ -135,11 +97,17 @@ var sums = map[string]string{
 	"total_usage_total_tokens": "usage_total_tokens", "total_usage_prompt_cache_read_tokens": "usage_prompt_cache_read_tokens",
 }
 
+// values are those of one metric over some requests.
+type values struct {
+	unit string
+	v    []float64
+}
+
 // summarize computes the metrics of some requests over a time, nanoseconds since the run's
 // epoch; rates divide by that time.
-func (o *Options) summarize(entries []*entry, from, to int64) map[string]stats {
-	out := map[string]stats{}
-	values, units := map[string][]float64{}, map[string]string{}
+func (o *Options) summarize(entries []*entry, from, to int64) map[string]*stats {
+	out := map[string]*stats{}
+	all := map[string]*values{}
 	var valid, good, failed, overflow, mismatch, answered int
 	first, last := int64(math.MaxInt64), record.Never
 	for _, e := range entries {
@@ -158,33 +126,31 @@ func (o *Options) summarize(entries []*entry, from, to int64) map[string]stats {
 			mismatch++
 		}
 		first, last = min(first, e.start), max(last, e.last)
-		for tag, v := range e.values {
-			units[tag] = v.Unit
-			switch x := v.Value.(type) {
-			case float64:
-				values[tag] = append(values[tag], x)
-			case int64:
-				values[tag] = append(values[tag], float64(x))
-			case []float64:
-				values[tag] = append(values[tag], x...)
+		for i := range e.values {
+			m := &e.values[i]
+			of := all[m.tag]
+			if of == nil {
+				of = &values{}
+				all[m.tag] = of
+			}
+			of.unit = m.unit
+			if m.list != nil {
+				of.v = append(of.v, m.list...)
+			} else {
+				of.v = append(of.v, m.v)
 			}
 		}
-		if _, ok := e.values["osl_mismatch_diff_pct"]; ok {
+		if e.values.get("osl_mismatch_diff_pct") != nil {
 			answered++
 		}
 	}
-	for tag, v := range values {
-		if len(v) > 0 {
-			out[tag] = distribution(units[tag], v)
+	for tag, of := range all {
+		if len(of.v) > 0 {
+			out[tag] = distribution(of.unit, of.v)
 		}
 	}
-	one := func(tag, unit string, v float64) { out[tag] = stats{"unit": unit, "avg": v} }
-	sumOf := func(tag string) float64 {
-		if d, ok := out[tag]; ok {
-			return d["sum"].(float64)
-		}
-		return 0
-	}
+	one := func(tag, unit string, v float64) { out[tag] = single(unit, v) }
+	sumOf := func(tag string) float64 { return out[tag].sum() }
 	if valid > 0 {
 		one("request_count", "requests", float64(valid))
 		if len(o.Goodput) > 0 {
@@ -196,8 +162,8 @@ func (o *Options) summarize(entries []*entry, from, to int64) map[string]stats {
 		one("error_request_count", "requests", float64(failed))
 		one("context_overflow_count", "requests", float64(overflow))
 		for _, tag := range withFailed {
-			if v := values[tag]; len(v) > 0 {
-				out["adj_"+tag] = adjusted(units[tag], v, failed)
+			if of := all[tag]; of != nil && len(of.v) > 0 {
+				out["adj_"+tag] = adjusted(of.unit, of.v, failed)
 			}
 		}
 	}
@@ -240,7 +206,7 @@ func (o *Options) summarize(entries []*entry, from, to int64) map[string]stats {
 
 // waits adds the times from when a request was handed out, to its start and to its end; failed
 // ones count here.
-func waits(entries []*entry, out map[string]stats) {
+func waits(entries []*entry, out map[string]*stats) {
 	var start, end []float64
 	for _, e := range entries {
 		if e.issued != record.Never {
@@ -255,13 +221,13 @@ func waits(entries []*entry, out map[string]stats) {
 }
 
 // phase computes the metrics of a whole phase.
-func (s *summary) phase(profiling bool) (map[string]stats, *curves) {
+func (s *summary) phase(profiling bool) (map[string]*stats, *curves) {
 	list := s.warmup
 	if profiling {
 		list = s.profiling
 	}
 	if len(list) == 0 {
-		return map[string]stats{}, nil
+		return map[string]*stats{}, nil
 	}
 	entries := pointers(list)
 	from, to := s.window(profiling)
@@ -275,7 +241,10 @@ func (s *summary) phase(profiling bool) (map[string]stats, *curves) {
 			b = h.Profiling
 		}
 		if b.Total > 0 {
-			out["theoretical_prefix_cache_hit"] = stats{"unit": "%", "avg": 100 * float64(b.Hit) / float64(b.Total), "sum": float64(b.Hit), "count": b.Total}
+			x := single("%", 100*float64(b.Hit)/float64(b.Total))
+			x.set(statSum, float64(b.Hit))
+			x.set(statCount, float64(b.Total))
+			out["theoretical_prefix_cache_hit"] = x
 		}
 	}
 	return out, c
@@ -335,7 +304,7 @@ func (s *summary) write() (w written, err error) {
 		doc["warmup_metrics"] = warm
 	}
 	if n := s.skipped; n > 0 { // not in the table, as with AIPerf
-		one := stats{"unit": "requests", "avg": float64(n)}
+		one := single("requests", float64(n))
 		doc["context_overflow_count"], doc["skipped_context_overflow_count"] = one, one
 	}
 	id := s.result.ID
@@ -377,38 +346,30 @@ func (s *summary) write() (w written, err error) {
 	return w, err
 }
 
-// encode writes a document, indented. A number that is not finite is an error.
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	err := e.Encode(v)
-	return b.Bytes(), err
-}
-
-var columns = []string{"avg", "min", "max", "sum", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std"}
-
 // table is the CSV: distributions, a blank line, single values.
-func table(m map[string]stats) []byte {
+func table(m map[string]*stats) []byte {
 	var b bytes.Buffer
 	w := csv.NewWriter(&b)
 	w.UseCRLF = true
-	w.Write(append([]string{"Metric"}, columns...))
+	head := []string{"Metric"}
+	for _, k := range columns {
+		head = append(head, statNames[k])
+	}
+	w.Write(head)
 	var single [][]string
 	for _, tag := range slices.Sorted(maps.Keys(m)) {
 		st := m[tag]
 		name := header(tag)
-		if u := st["unit"].(string); u != "requests" && u != "count" {
+		if u := st.unit; u != "requests" && u != "count" {
 			name += " (" + u + ")"
 		}
-		if _, ok := st["p50"]; !ok {
-			single = append(single, []string{name, cell(st["avg"])})
+		if _, ok := st.get(statP50); !ok {
+			single = append(single, []string{name, st.cell(statAvg)})
 			continue
 		}
 		row := []string{name}
-		for _, c := range columns {
-			row = append(row, cell(st[c]))
+		for _, k := range columns {
+			row = append(row, st.cell(k))
 		}
 		w.Write(row)
 	}
@@ -420,9 +381,9 @@ func table(m map[string]stats) []byte {
 }
 
 // cell is a number with two digits; empty for one that is not there.
-func cell(v any) string {
-	if f, ok := v.(float64); ok {
-		return strconv.FormatFloat(f, 'f', 2, 64)
+func (s *stats) cell(k stat) string {
+	if v, ok := s.get(k); ok {
+		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
 	return ""
 }

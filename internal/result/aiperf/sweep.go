@@ -40,7 +40,7 @@ func newCurve(steps []step) curve {
 		}
 		return 0
 	})
-	var c curve
+	c := curve{at: make([]int64, 0, len(steps)), values: make([]float64, 0, len(steps))}
 	sum, top := 0.0, 0.0
 	for i := 0; i < len(steps); {
 		at := steps[i].at
@@ -80,6 +80,13 @@ type curves struct {
 func newCurves(spans []span) *curves {
 	var requests, prefilling, decoding, decode, prefill, total, inFlight []step
 	gaps := slices.ContainsFunc(spans, func(s span) bool { return s.first >= 0 && len(s.chunks) > 1 })
+	if gaps {
+		n := 0
+		for _, s := range spans {
+			n += len(s.chunks)
+		}
+		decode, inFlight = make([]step, 0, 2*n), make([]step, 0, n+4*len(spans))
+	}
 	for _, s := range spans {
 		requests = append(requests, step{s.start, 1}, step{s.end, -1})
 		if s.first < 0 {
@@ -168,7 +175,8 @@ func divide(a, b curve) curve {
 	if len(a.at) == 0 || len(b.at) == 0 {
 		return curve{}
 	}
-	var c curve
+	n := len(a.at) + len(b.at)
+	c := curve{at: make([]int64, 0, n), values: make([]float64, 0, n)}
 	at := min(a.at[0], b.at[0])
 	walk(a, b, at, max(a.at[len(a.at)-1], b.at[len(b.at)-1]), func(ns int64, x, y float64) {
 		v := 0.0
@@ -190,26 +198,28 @@ type held struct {
 
 // over are the statistics of a curve from one instant to another, weighted by time; with a
 // mask, only of the time in which that is above 0. A percentile is the smallest value that was
-// not exceeded for that share of the time. nil when the time is empty.
-func (c curve) over(unit string, from, to int64, mask *curve) stats {
-	var all []held
+// not exceeded for that share of the time. Nothing was held in an empty time: its numbers are 0. all is
+// room for what was held, which is used again.
+func (c curve) over(unit string, from, to int64, mask *curve, all *[]held) *stats {
+	list := (*all)[:0]
 	b := curve{}
 	if mask != nil {
 		b = *mask
 	}
 	walk(c, b, from, to, func(ns int64, v, m float64) {
 		if mask == nil || m > 0 {
-			all = append(all, held{v, ns})
+			list = append(list, held{v, ns})
 		}
 	})
-	s := stats{"unit": unit}
-	if len(all) == 0 || len(c.at) == 0 {
-		for _, k := range []string{"avg", "min", "max", "p50", "p90", "p95", "p99", "std"} {
-			s[k] = 0.0
+	*all = list
+	s := &stats{unit: unit}
+	if len(list) == 0 || len(c.at) == 0 {
+		for _, k := range []stat{statAvg, statMin, statMax, statP50, statP90, statP95, statP99, statStd} {
+			s.set(k, 0)
 		}
 		return s
 	}
-	slices.SortFunc(all, func(a, b held) int {
+	slices.SortFunc(list, func(a, b held) int {
 		switch {
 		case a.v < b.v:
 			return -1
@@ -220,33 +230,37 @@ func (c curve) over(unit string, from, to int64, mask *curve) stats {
 	})
 	var ns int64
 	area := 0.0
-	for _, h := range all {
+	for _, h := range list {
 		ns += h.ns
 		area += h.v * float64(h.ns)
 	}
 	mean, sq := area/float64(ns), 0.0
-	for _, h := range all {
+	for _, h := range list {
 		sq += (h.v - mean) * (h.v - mean) * float64(h.ns)
 	}
-	s["avg"], s["min"], s["max"], s["std"] = mean, all[0].v, all[len(all)-1].v, math.Sqrt(sq/float64(ns))
+	s.set(statAvg, mean)
+	s.set(statMin, list[0].v)
+	s.set(statMax, list[len(list)-1].v)
+	s.set(statStd, math.Sqrt(sq/float64(ns)))
 	var gone int64
 	i := 0
 	for _, p := range []struct {
-		key string
-		q   float64
-	}{{"p50", 0.50}, {"p90", 0.90}, {"p95", 0.95}, {"p99", 0.99}} {
-		for i < len(all)-1 && float64(gone+all[i].ns)/float64(ns) < p.q {
-			gone += all[i].ns
+		stat
+		q float64
+	}{{statP50, 0.50}, {statP90, 0.90}, {statP95, 0.95}, {statP99, 0.99}} {
+		for i < len(list)-1 && float64(gone+list[i].ns)/float64(ns) < p.q {
+			gone += list[i].ns
 			i++
 		}
-		s[p.key] = all[i].v
+		s.set(p.stat, list[i].v)
 	}
 	return s
 }
 
 // metrics adds those of the curves over a time.
-func (c *curves) metrics(out map[string]stats, from, to int64) {
+func (c *curves) metrics(out map[string]*stats, from, to int64) {
 	const perSec, perUser = "tokens/sec", "tokens/sec/user"
+	var all []held
 	for _, m := range []struct {
 		tag, unit string
 		of        *curve
@@ -267,6 +281,6 @@ func (c *curves) metrics(out map[string]stats, from, to int64) {
 		{"active_prefill_throughput_per_user", perUser, &c.prefillPerUser, &c.prefilling},
 		{"active_total_throughput", perSec, &c.total, &c.requests},
 	} {
-		out[m.tag] = m.of.over(m.unit, from, to, m.mask)
+		out[m.tag] = m.of.over(m.unit, from, to, m.mask, &all)
 	}
 }

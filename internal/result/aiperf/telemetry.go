@@ -54,6 +54,15 @@ type telemetry struct {
 	sources []string // that were asked, those of devices
 	good    map[string]bool
 	devices map[[2]string]*telling
+	known   map[string]*deviceSeries // of every series that came: which device it tells of
+	now     []*deviceSeries          // those of the sample that is being read
+}
+
+// deviceSeries is a series with what it says of a device.
+type deviceSeries struct {
+	name string
+	of   gpu.Signal
+	ok   bool // it tells of a device
 }
 
 // telling is what one device said.
@@ -74,7 +83,7 @@ type deviceValues struct {
 // readTelemetry reads what devices said and writes a line for each device and sample to the file at path; nil where no
 // device was read, and then there is no file.
 func readTelemetry(b *record.Bundle, path string) (t *telemetry, err error) {
-	t = &telemetry{wall: b.Meta.EpochWallNs, startNs: b.Meta.Window.StartNs, good: map[string]bool{}, devices: map[[2]string]*telling{}}
+	t = &telemetry{wall: b.Meta.EpochWallNs, startNs: b.Meta.Window.StartNs, good: map[string]bool{}, devices: map[[2]string]*telling{}, known: map[string]*deviceSeries{}}
 	var f *os.File
 	var w *bufio.Writer
 	defer func() {
@@ -126,9 +135,22 @@ func (t *telemetry) add(s *record.Sample) []*telling {
 		return nil
 	}
 	var said []*telling
-	for _, series := range slices.Sorted(maps.Keys(s.Values)) {
-		g, ok := gpu.Classify(series)
-		if !ok || g.Instance != "" || math.Abs(s.Values[series]) > 1e15 {
+	t.now = t.now[:0]
+	for name := range s.Values {
+		x := t.known[name]
+		if x == nil {
+			x = &deviceSeries{name: strings.Clone(name)}
+			x.of, x.ok = gpu.Classify(x.name)
+			t.known[x.name] = x
+		}
+		if x.ok {
+			t.now = append(t.now, x)
+		}
+	}
+	slices.SortFunc(t.now, func(a, b *deviceSeries) int { return strings.Compare(a.name, b.name) })
+	for _, x := range t.now {
+		series, g := x.name, x.of
+		if g.Instance != "" || math.Abs(s.Values[series]) > 1e15 {
 			continue
 		}
 		key := [2]string{s.Source, g.Device}
@@ -223,7 +245,7 @@ func (t *telemetry) summary() map[string]any {
 			e = map[string]any{"gpus": map[string]any{}}
 			endpoints[display(d.source)] = e
 		}
-		metrics := map[string]stats{}
+		metrics := map[string]*stats{}
 		for name, x := range d.values {
 			if st := x.stats(); st != nil {
 				metrics[name] = st
@@ -242,16 +264,16 @@ func (t *telemetry) summary() map[string]any {
 }
 
 // stats are a gauge's over the samples of the phase, with the deviation of a sample; of a counter by how much it grew.
-func (x *deviceValues) stats() stats {
+func (x *deviceValues) stats() *stats {
 	if len(x.values) == 0 {
 		return nil
 	}
 	if x.field.counter {
-		return stats{"unit": x.field.unit, "avg": max(x.last-x.ref, 0)}
+		return single(x.field.unit, max(x.last-x.ref, 0))
 	}
 	st := distribution(x.field.unit, x.values)
 	if n := float64(len(x.values)); n > 1 {
-		st["std"] = st["std"].(float64) * math.Sqrt(n/(n-1))
+		st.v[statStd] *= math.Sqrt(n / (n - 1))
 	}
 	return st
 }

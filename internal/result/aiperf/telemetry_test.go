@@ -66,12 +66,12 @@ func TestTelemetry(t *testing.T) {
 		return raw
 	}
 	type gpus map[string]struct {
-		Index    int              `json:"gpu_index"`
-		Name     string           `json:"gpu_name"`
-		UUID     string           `json:"gpu_uuid"`
-		Platform string           `json:"platform"`
-		Host     *string          `json:"hostname"`
-		Metrics  map[string]stats `json:"metrics"`
+		Index    int                `json:"gpu_index"`
+		Name     string             `json:"gpu_name"`
+		UUID     string             `json:"gpu_uuid"`
+		Platform string             `json:"platform"`
+		Host     *string            `json:"hostname"`
+		Metrics  map[string]numbers `json:"metrics"`
 	}
 	var doc struct {
 		Telemetry struct {
