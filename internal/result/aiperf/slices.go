@@ -40,6 +40,10 @@ func (s *summary) slices(c *curves) (js, table []byte, err error) {
 		if !whole {
 			doc["is_complete"] = false
 		}
+		line := append(strconv.AppendInt(nil, int64(len(list)), 10), ',')
+		line = append(strconv.AppendInt(line, s.meta.EpochWallNs+from, 10), ',')
+		line = append(strconv.AppendInt(line, s.meta.EpochWallNs+to, 10), ',')
+		begins := len(table)
 		for _, tag := range slices.Sorted(maps.Keys(m)) {
 			st := m[tag]
 			doc[tag] = st
@@ -53,14 +57,14 @@ func (s *summary) slices(c *curves) (js, table []byte, err error) {
 				if !ok {
 					continue
 				}
-				table = append(strconv.AppendInt(table, int64(len(list)), 10), ',')
-				table = append(strconv.AppendInt(table, s.meta.EpochWallNs+from, 10), ',')
-				table = append(strconv.AppendInt(table, s.meta.EpochWallNs+to, 10), ',')
-				table = append(append(append(append(table, title...), ','), statNames[k]...), ',')
+				table = append(append(append(append(append(table, line...), title...), ','), statNames[k]...), ',')
 				table = append(strconv.AppendFloat(table, v, 'f', 2, 64), "\r\n"...)
 			}
 		}
 		list = append(list, doc)
+		if left := min(int64(len(entries)-i), (end-to)/s.o.SliceNs+1); left*int64(len(table)-begins) > int64(cap(table)-len(table)) {
+			table = slices.Grow(table, int(min(left, 64))*(len(table)-begins)) // slices are of about one length
+		}
 	}
 	js, err = encode(map[string]any{"timeslices": list, "input_config": s.o.Input})
 	return js, table, err
