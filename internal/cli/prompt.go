@@ -206,7 +206,8 @@ func readWords(path string) (*prompt.Words, error) {
 	if err != nil {
 		return nil, err
 	}
-	return prompt.FromTokenizer(filepath.Base(path), data)
+	_, words, err := readTokenizer(filepath.Base(path), data)
+	return words, err
 }
 
 func newPromptWordsCmd(app *App) *cobra.Command {

@@ -23,12 +23,11 @@ func (b *bpe) encode(piece string) []int32 {
 			return []int32{id}
 		}
 	}
-	parts := make([]string, 0, len(piece))
-	for len(piece) > 0 {
-		_, n := utf8.DecodeRuneInString(piece)
-		parts, piece = append(parts, piece[:n]), piece[n:]
+	start := make([]int32, 0, len(piece)+1)
+	for i := range piece {
+		start = append(start, int32(i))
 	}
-	return b.ids(mergeAll(parts, func(l, r string) (int32, bool) { k, ok := b.rank[mergePair{l, r}]; return k, ok }))
+	return b.ids(mergeAll(piece, start, func(l, r string) (int32, bool) { k, ok := b.rank[mergePair{l, r}]; return k, ok }))
 }
 
 func (b *bpe) ids(parts []string) []int32 {
@@ -46,20 +45,47 @@ func (b *bpe) ids(parts []string) []int32 {
 	return ids
 }
 
-// mergeAll merges the pair of lowest rank, the first of several, until no pair has a rank.
-func mergeAll(parts []string, rank func(l, r string) (int32, bool)) []string {
-	for len(parts) > 1 {
-		best, at := int32(math.MaxInt32), -1
-		for i := range len(parts) - 1 {
-			if k, ok := rank(parts[i], parts[i+1]); ok && k < best {
+// mergeAll merges the pair of lowest rank, the first of several, until no pair has a rank. start is
+// where in piece its parts begin. The rank of a pair is asked for when it comes to be, not each time
+// that one is sought: a file without a pattern that splits has whole sentences as one piece.
+func mergeAll(piece string, start []int32, rank func(l, r string) (int32, bool)) []string {
+	n := len(start)
+	start = append(start, int32(len(piece)))
+	part := func(i int) string { return piece[start[i]:start[i+1]] }
+	const none = math.MaxInt32
+	ranks := make([]int32, n) // of part i and the next
+	ask := func(i int) {
+		ranks[i] = none
+		if i+1 < n {
+			if k, ok := rank(part(i), part(i+1)); ok {
+				ranks[i] = k
+			}
+		}
+	}
+	for i := range n {
+		ask(i)
+	}
+	for {
+		best, at := int32(none), -1
+		for i, k := range ranks[:n] {
+			if k < best {
 				best, at = k, i
 			}
 		}
 		if at < 0 {
 			break
 		}
-		parts[at] += parts[at+1]
-		parts = append(parts[:at+1], parts[at+2:]...)
+		copy(start[at+1:], start[at+2:n+1])
+		copy(ranks[at+1:], ranks[at+2:n])
+		n--
+		ask(at)
+		if at > 0 {
+			ask(at - 1)
+		}
+	}
+	parts := make([]string, n)
+	for i := range parts {
+		parts[i] = part(i)
 	}
 	return parts
 }
@@ -72,11 +98,11 @@ func (r *ranks) encode(piece string) []int32 {
 	if id, ok := r.rank[piece]; ok {
 		return []int32{id}
 	}
-	parts := make([]string, len(piece))
-	for i := range len(piece) {
-		parts[i] = piece[i : i+1]
+	start := make([]int32, len(piece), len(piece)+1)
+	for i := range start {
+		start[i] = int32(i)
 	}
-	parts = mergeAll(parts, func(a, b string) (int32, bool) { k, ok := r.rank[a+b]; return k, ok })
+	parts := mergeAll(piece, start, func(a, b string) (int32, bool) { k, ok := r.rank[a+b]; return k, ok })
 	ids := make([]int32, len(parts))
 	for i, p := range parts {
 		ids[i] = r.rank[p]

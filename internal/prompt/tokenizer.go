@@ -198,7 +198,9 @@ func (t *tokenizer) encode(text string) []int32 {
 // words chooses the list: embedded words that are one token, and where too few are, words of
 // the vocabulary.
 func (t *tokenizer) words(name string) (*Words, error) {
-	t = &tokenizer{model: &remembered{encoder: t.model, known: map[string][]int32{}}, pipe: t.pipe, vocab: t.vocab, marker: t.marker, added: t.added}
+	// An added token with anything else in it is in no word.
+	added := slices.DeleteFunc(slices.Clone(t.added), func(s string) bool { return !isLower(strings.ReplaceAll(s, " ", "")) })
+	t = &tokenizer{model: &remembered{encoder: t.model, known: map[string][]int32{}}, pipe: t.pipe, vocab: t.vocab, marker: t.marker, added: added}
 	base, nBase := Default().List()
 	ids := map[string]int32{}
 	var first, more []string
@@ -327,12 +329,8 @@ func (t *tokenizer) settle(first, more []string) (f, m []string) {
 }
 
 func (t *tokenizer) holdsAdded(s string) bool {
-	for _, a := range t.added {
-		if strings.Contains(" "+s, a) {
-			return true
-		}
-	}
-	return false
+	s = " " + s
+	return slices.ContainsFunc(t.added, func(a string) bool { return strings.Contains(s, a) })
 }
 
 func isLower(s string) bool {

@@ -76,3 +76,34 @@ func valid(t *rapid.T, s string) (out string) {
 	}
 	return out
 }
+
+// TestMergesAreThoseOfTheRule: whatever the ranks, the merges are those that the rule makes when every
+// pair is asked for anew before each.
+func TestMergesAreThoseOfTheRule(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		piece := rapid.StringOfN(rapid.RuneFrom([]rune("abcé")), 0, 40, -1).Draw(t, "piece")
+		ranks := rapid.MapOf(rapid.StringOfN(rapid.RuneFrom([]rune("abcé")), 2, 6, -1), rapid.Int32Range(0, 9)).Draw(t, "ranks")
+		rank := func(l, r string) (int32, bool) { k, ok := ranks[l+r]; return k, ok }
+		var start []int32
+		var want []string
+		for i, c := range piece {
+			start, want = append(start, int32(i)), append(want, string(c))
+		}
+		for {
+			at := -1
+			for i := range len(want) - 1 {
+				if k, ok := rank(want[i], want[i+1]); ok && (at < 0 || k < ranks[want[at]+want[at+1]]) {
+					at = i
+				}
+			}
+			if at < 0 {
+				break
+			}
+			want[at] += want[at+1]
+			want = slices.Delete(want, at+1, at+2)
+		}
+		if got := mergeAll(piece, start, rank); !slices.Equal(got, want) {
+			t.Fatalf("%q by %v: %q, want %q", piece, ranks, got, want)
+		}
+	})
+}
