@@ -2,9 +2,7 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,18 +47,7 @@ func startSim(t *testing.T, engine string, device, host int64) (*simhttp.Server,
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		<-done
-	})
-	return s, "http://" + l.Addr().String()
+	return s, material.Serve(t, s)
 }
 
 // weir runs the program and returns its exit code and output.

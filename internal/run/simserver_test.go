@@ -1,11 +1,10 @@
 package run
 
 import (
-	"context"
-	"net"
 	"testing"
 
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/sim"
 	"github.com/weirbench/weir/internal/sim/simhttp"
 	"github.com/weirbench/weir/internal/spec"
@@ -18,20 +17,7 @@ func simServer(t *testing.T, o simhttp.Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
-	return "http://" + l.Addr().String()
+	return material.Serve(t, srv)
 }
 
 // poolsServer is the simulated engine of GLM-5.2 on eight B200 with pools of the given tokens.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/facts"
+	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/prompt"
 	"github.com/weirbench/weir/internal/sim"
 	"github.com/weirbench/weir/internal/spec"
@@ -48,20 +49,7 @@ func start(t testing.TB, o Options) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	return "http://" + l.Addr().String()
+	return material.Serve(t, s)
 }
 
 func fast(t testing.TB, device, host int64) Options {
