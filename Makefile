@@ -22,16 +22,8 @@ bench: ## benchmarks, with the machine named
 	@grep -m1 'model name' /proc/cpuinfo; nproc; uname -sr; $(GO) version; uptime
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-# Outside CI: TRACES is a folder of Weka traces, INFERENCEX a checkout of InferenceX, AIPERF a Python
-# with aiperf or agentx-harness, TOKENIZER a tokenizer.json; what is not named is not run.
-peers: build ## comparisons with other tools, real tokenizers and real engines
-	@if [ -n "$(TRACES)" ]; then scripts/peers/tokens/run "$(TRACES)" 20; else echo "tokens: not run, TRACES is not set"; fi
-	@if [ -n "$(INFERENCEX)" ] && [ -n "$(AIPERF)" ]; then scripts/peers/inferencex/run bin/weir "$(INFERENCEX)" "$(AIPERF)" "$(TOKENIZER)"; else echo "inferencex: not run, INFERENCEX and AIPERF are not set"; fi
-	@scripts/peers/aiperf/run bin/weir
-	@scripts/peers/vllm/run
-	@scripts/peers/vllm/recipe
-	@scripts/peers/router/run
-	@scripts/peers/benchmarks/run
+peers: build ## comparisons with other tools, real tokenizers and real engines; PEERS="tokens vllm" runs some of them
+	@scripts/peers/run $(PEERS)
 
 clean:
 	rm -rf bin weir-demo weir-runs

@@ -1,11 +1,12 @@
 """Makes a result folder whose server_metrics_export.json is as large as InferenceX's can be, has
-`weir aggregate` read it, and says what that took.
+`weir aggregate` read it, and says what that took. Without FOLDER nothing of it is kept.
 
 Usage: huge.py WEIR [GB] [FOLDER]
 """
 
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -51,4 +52,6 @@ print(f"{sizes}, {n} families\n{took:.1f} s, {usage.ru_utime + usage.ru_stime:.1
 row = json.loads((work / "row.json").read_text())
 cache = row["server_metrics"]["cache"]
 print("requests", row["num_requests_successful"], "device hit rate", cache["gpu_cache_hit_rate"], "families", row["server_metrics"]["metric_count"])
+if len(sys.argv) <= 3:
+    shutil.rmtree(work)
 sys.exit(status != 0 or row["server_metrics"]["metric_count"] != n)
