@@ -276,7 +276,7 @@ func TestHeadsOut(t *testing.T) {
 			}
 			fr.WriteData(uint32(2*i+1), true, []byte("{}"))
 		}
-		w := target.watchH2(nullConn{}, nil)
+		w := target.watchH2(nullConn{}, nil, nil)
 		for p := wire.Bytes(); len(p) > 0; {
 			n := 1 + rng.IntN(len(p))
 			w.Write(p[:n])
@@ -341,7 +341,7 @@ func FuzzFrames(f *testing.F) {
 	f.Add([]byte("\x00\x00\x04\x01\x2c\x00\x00\x00\x01\xff\xff\xff\xff\x17\x03\x03\x00\x01x"), uint8(1))
 	f.Fuzz(func(t *testing.T, wire []byte, cut uint8) {
 		target := &Target{clock: replay.NewClock(), h2out: map[string]*h2Stream{}}
-		w := target.watchH2(nullConn{}, nil)
+		w := target.watchH2(nullConn{}, nil, nil)
 		w.out.skip = 0
 		s := target.await("id")
 		s.begin(w, 3, 1)

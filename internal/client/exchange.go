@@ -19,7 +19,7 @@ const doneGrace = int64(2 * time.Second)
 // connection is given up that the server did not read to the end.
 const lateWriter = time.Second
 
-// An exchange is one request on its way: at most two attempts, one outcome.
+// An exchange is one request on its way: at most two attempts that went out, one outcome.
 //
 // The goroutine that sends and the one that reads share it in a fixed order: everything is
 // set before the first byte is written, after that only the reader touches it, except for
@@ -44,6 +44,7 @@ type exchange struct {
 	traffic   traffic
 	out       *sending  // of the attempt under way
 	h2        *h2Stream // its stream, over HTTP/2
+	unsent    int       // attempts over HTTP/2 of which nothing went out
 	firstAt   int64     // when the first byte of the answer came, Never before
 	readAt    int64     // instant of the last read with bytes of the answer,
 	readIn    arrival   // and what is known of it

@@ -34,7 +34,7 @@ func (t *Target) newH2(h *host) *http2.Transport {
 				c.Close()
 				return nil, &dialFault{record.FailTLS, fmt.Errorf("%s does not speak h2 over TLS", h.address)}
 			}
-			return t.watchH2(c.Conn, c.arrived), nil
+			return t.watchH2(c.Conn, c.tcp, c.arrived), nil
 		},
 	}
 }
@@ -49,22 +49,30 @@ func (x *exchange) runH2() {
 		x.refuse(record.FailClient, "making the body: %v", err)
 		return
 	}
+	x.h2 = x.t.await(x.t.cfg.requestHeaders(&x.q)[0][1])
+	defer x.t.letGo(x.h2)
+	for x.onH2(body) {
+		x.t.takeBack(x.h2, x.ctx.Done())
+		x.rec.Times.Sent = record.Never
+	}
+}
+
+// onH2 makes one attempt and tells whether another one is due.
+func (x *exchange) onH2(body Body) (again bool) {
 	x.begin()
+	x.progress.sent.Store(record.Never)
 	ctx := httptrace.WithClientTrace(x.ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { x.progress.sent.Store(x.t.clock.Now()) },
 	})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.host.url.String(), &promised{r: body.Open(), left: body.Len(), x: x})
 	if err != nil {
 		x.refuse(record.FailClient, "%v", err)
-		return
+		return false
 	}
 	req.ContentLength = body.Len()
-	own := x.t.cfg.requestHeaders(&x.q)
-	for _, h := range append(x.t.cfg.fixedHeaders(), own...) {
+	for _, h := range append(x.t.cfg.fixedHeaders(), x.t.cfg.requestHeaders(&x.q)...) {
 		req.Header.Add(h[0], h[1])
 	}
-	x.h2 = x.t.await(own[0][1])
-	defer x.t.letGo(x.h2)
 	watch := x.watch()
 	defer watch.Stop()
 	resp, err := x.host.h2.RoundTrip(req)
@@ -75,8 +83,17 @@ func (x *exchange) runH2() {
 		x.rec.Resent = x.h2.resent()
 	}
 	if err != nil {
+		again, why := x.again(err)
+		if again {
+			return true
+		}
+		if why != "" && x.h2.resent() {
+			err = fmt.Errorf("%s, also when it was sent again", why)
+		} else if why != "" {
+			err = errors.New(why)
+		}
 		x.lostH2(err, at)
-		return
+		return false
 	}
 	defer resp.Body.Close()
 	x.http.head = head{status: resp.StatusCode, media: mediaType(resp.Header.Get("Content-Type")),
@@ -88,10 +105,11 @@ func (x *exchange) runH2() {
 	if err := x.headers(&x.http.head); err != nil {
 		x.ans.fail(record.FailMalformed, "%v", err)
 		x.finish(at, nil, false)
-		return
+		return false
 	}
 	x.tell()
 	x.readH2(resp.Body)
+	return false
 }
 
 func mediaType(v string) string {

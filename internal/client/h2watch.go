@@ -28,6 +28,7 @@ type h2Watch struct {
 
 	mu      sync.Mutex
 	streams map[uint32]*h2Stream
+	fate    h2Fate
 }
 
 // h2Preface is what a connection begins with (RFC 9113, 3.4).
@@ -36,13 +37,15 @@ const h2Preface = http2.ClientPreface
 // maxHeadTable is the largest dynamic table that the transport's encoder may use.
 const maxHeadTable = 1 << 20
 
-func (t *Target) watchH2(c net.Conn, arrived func() arrival) *h2Watch {
+// watchH2 puts a watch over a connection. tcp is what carries it, nil when nobody can ask TCP.
+func (t *Target) watchH2(c net.Conn, tcp *net.TCPConn, arrived func() arrival) *h2Watch {
 	w := &h2Watch{Conn: c, t: t, arrived: arrived, streams: map[uint32]*h2Stream{}, out: frameScan{skip: len(h2Preface)}}
 	w.dec = hpack.NewDecoder(4096, func(f hpack.HeaderField) {
 		if f.Name == "x-request-id" && w.t.awaited(f.Value) != nil {
 			w.id = f.Value
 		}
 	})
+	w.fate.init(tcp)
 	w.dec.SetAllowedMaxDynamicTableSize(maxHeadTable)
 	return w
 }
@@ -50,6 +53,7 @@ func (t *Target) watchH2(c net.Conn, arrived func() arrival) *h2Watch {
 // Read reads once and notes when frames came.
 func (w *h2Watch) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
+	w.fate.over(err)
 	if n <= 0 {
 		return n, err
 	}
@@ -60,10 +64,14 @@ func (w *h2Watch) Read(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.in.pass(p[:n], func(f *frameScan, part []byte, rest int) {
+		code, reset := w.fate.frame(f, part)
 		if s := w.streams[f.stream]; s != nil {
 			here := in
 			here.stamped = in.stamped && rest == 0 // the kernel's time is that of the last byte
 			s.came(f, part, here)
+			if reset && code == http2.ErrCodeRefusedStream {
+				s.refuse()
+			}
 		}
 	})
 	return n, err
@@ -72,21 +80,26 @@ func (w *h2Watch) Read(p []byte) (int, error) {
 // Write writes and notes when heads went out.
 func (w *h2Watch) Write(p []byte) (int, error) {
 	before := w.t.clock.Now()
-	var begun []*sending
+	type begun struct {
+		s   *h2Stream
+		out *sending
+	}
+	var all []begun
 	w.mu.Lock()
 	w.out.pass(p, func(f *frameScan, part []byte, _ int) {
 		if s := w.head(f, part); s != nil {
 			s.begin(w, f.stream, before)
 			w.streams[f.stream] = s
-			begun = append(begun, s.out)
+			all = append(all, begun{s, s.sent()})
 		}
 	})
 	w.mu.Unlock()
 	n, err := w.Conn.Write(p)
-	if len(begun) > 0 {
+	w.fate.over(err)
+	if len(all) > 0 {
 		after := w.t.clock.Now()
-		for _, o := range begun {
-			o.wrote(after)
+		for _, b := range all {
+			b.s.wrote(b.out, after, n > 0)
 		}
 	}
 	return n, err
@@ -99,6 +112,7 @@ func (w *h2Watch) head(f *frameScan, part []byte) *h2Stream {
 	}
 	if _, err := w.dec.Write(f.content(part)); err != nil {
 		w.lost = true
+		w.t.h2blind.Store(true)
 		return nil
 	}
 	if f.left > 0 || !f.flags.Has(http2.FlagHeadersEndHeaders) {
@@ -108,6 +122,7 @@ func (w *h2Watch) head(f *frameScan, part []byte) *h2Stream {
 	w.id = ""
 	if w.dec.Close() != nil {
 		w.lost = true
+		w.t.h2blind.Store(true)
 		return nil
 	}
 	return w.t.awaited(id)
@@ -122,7 +137,10 @@ type h2Stream struct {
 	on       *h2Watch
 	stream   uint32
 	out      *sending // nil before its head went out
-	heads    int      // how often it did: the transport sends again what a server says it took nothing of
+	heads    int      // how often it did
+	acked    uint64   // bytes of the connection that were acknowledged before, 0 unless it was idle
+	refused  bool     // the stream ended with REFUSED_STREAM
+	unsent   bool     // the connection took no byte of the head
 	headers  arrival
 	answered bool // headers is set
 	body     bool // a piece of the body came
@@ -156,24 +174,18 @@ func (t *Target) letGo(s *h2Stream) {
 	t.h2mu.Lock()
 	delete(t.h2out, s.id)
 	t.h2mu.Unlock()
-	s.mu.Lock()
-	on, stream := s.on, s.stream
-	s.mu.Unlock()
-	if on != nil {
-		on.mu.Lock()
-		delete(on.streams, stream)
-		on.mu.Unlock()
-	}
+	s.leave()
 }
 
-// begin notes that the head goes out. The transport may send a request again that a connection
-// took nothing of.
+// begin notes that the head goes out.
 func (s *h2Stream) begin(on *h2Watch, stream uint32, at int64) {
 	out := newSending()
 	out.at = at
+	base := on.base(stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.on, s.stream, s.out, s.answered, s.pieces = on, stream, out, false, nil
+	s.on, s.stream, s.out, s.acked, s.refused, s.unsent = on, stream, out, base, false, false
+	s.answered, s.body, s.ended, s.pieces = false, false, false, nil
 	s.heads++
 }
 
@@ -195,6 +207,22 @@ func (s *h2Stream) came(f *frameScan, part []byte, in arrival) {
 	if f.left == 0 && f.flags.Has(http2.FlagDataEndStream) && (f.kind == http2.FrameData || f.kind == http2.FrameHeaders) {
 		s.end, s.ended = in, true
 	}
+}
+
+// wrote notes that the write with the head of an attempt has ended, and whether any of it went out.
+func (s *h2Stream) wrote(out *sending, at int64, some bool) {
+	out.wrote(at)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out == out {
+		s.unsent = !some
+	}
+}
+
+func (s *h2Stream) refuse() {
+	s.mu.Lock()
+	s.refused = true
+	s.mu.Unlock()
 }
 
 // sent tells how the head went out, nil before.

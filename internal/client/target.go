@@ -153,8 +153,9 @@ type Target struct {
 	pollers    []*poller
 	nextPoller atomic.Uint64
 
-	h2mu  sync.Mutex
-	h2out map[string]*h2Stream // requests whose head is looked out for, by X-Request-ID
+	h2mu    sync.Mutex
+	h2blind atomic.Bool          // a connection no longer knows what it sends
+	h2out   map[string]*h2Stream // requests whose head is looked out for, by X-Request-ID
 
 	health    health
 	onFirst   func(seq uint64)

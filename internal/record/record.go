@@ -152,7 +152,7 @@ type Request struct {
 	Wire        *Wire  `json:"wire,omitempty"`  // kept when asked for, over HTTP/1.1
 
 	Failure *Failure `json:"failure,omitempty"` // nil when the request succeeded
-	Resent  bool     `json:"resent,omitempty"`  // sent again once on a closed idle connection
+	Resent  bool     `json:"resent,omitempty"`  // sent again once: the server closed the idle connection, or said over HTTP/2 that it processed nothing of it
 }
 
 // MaxTokens bounds a count of tokens of one request that is believed.
