@@ -204,6 +204,9 @@ func (s *Scraper) Stop(ctx context.Context) ([]Report, error) {
 	out := s.Reports()
 	for _, e := range s.endpoints {
 		e.client.CloseIdleConnections()
+		e.mu.Lock()
+		e.plain.close()
+		e.mu.Unlock()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +269,10 @@ func (s *Scraper) loop(e *endpoint, offset time.Duration) {
 
 // endpoint is one URL. The lock is held during a scrape, so two of one endpoint never overlap.
 type endpoint struct {
-	url    string
-	client *http.Client
+	url     string
+	client  *http.Client
+	plain   *plain // nil when client asks
+	plainOf string // the URL that plain asks, or that it was not for
 
 	mu       sync.Mutex
 	page     page
@@ -401,15 +406,31 @@ func looksLikeText(b []byte) bool {
 	return true
 }
 
+// fetch asks a URL and returns its answer and the instant of its first byte.
 func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int64, error) {
+	if e.plainOf != u {
+		e.plain.close()
+		if e.plain, e.plainOf = nil, u; s.o.Protocols == nil {
+			e.plain = newPlain(u, s.header())
+		}
+	}
+	if e.plain != nil {
+		resp, done, err := e.plain.ask(ctx)
+		if err == nil {
+			body, at, err := s.body(e, resp)
+			done(err == nil)
+			return body, at, err
+		}
+		if !errors.Is(err, errElse) {
+			return nil, 0, err
+		}
+		e.plain = nil
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, 0, err
 	}
-	for k, v := range s.o.Header {
-		req.Header[k] = v
-	}
-	req.Header.Set("Accept", "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5")
+	req.Header = s.header()
 	resp, err := e.client.Do(req)
 	if err != nil {
 		var ue *url.Error
@@ -419,6 +440,21 @@ func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int
 		return nil, 0, err
 	}
 	defer resp.Body.Close()
+	return s.body(e, resp)
+}
+
+// header is what a request for a page has.
+func (s *Scraper) header() http.Header {
+	h := http.Header{}
+	for k, v := range s.o.Header {
+		h[k] = v
+	}
+	h.Set("Accept", "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.5")
+	return h
+}
+
+// body reads an answer behind its head.
+func (s *Scraper) body(e *endpoint, resp *http.Response) ([]byte, int64, error) {
 	at := s.o.Now()
 	if mark := resp.Header.Get(simhttp.SimulatedHeader); mark != "" {
 		e.reportMu.Lock()
