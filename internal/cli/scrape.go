@@ -118,6 +118,7 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 			return nil
 		}
 		answered[s.Source] = s.At
+		s.Spread()
 		v := whole[s.Source]
 		if v == nil || !s.Delta {
 			v = map[string]float64{}

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math"
+	"math/bits"
 	"os"
 	"slices"
 	"sync"
@@ -107,14 +108,13 @@ func (w *sampleWriter) note(s *heldSample) error {
 	if s.values {
 		b = putNames(b, src.names[src.noted:], src.chained[src.noted:])
 		src.noted = len(src.names)
-		slices.Sort(w.set)
-		b = binary.AppendUvarint(b, uint64(len(w.set)))
+		b = binary.AppendUvarint(b, uint64(w.mark(len(src.names))))
 		last := 0
-		for _, id := range w.set {
+		w.marked(func(id int) {
 			b = binary.AppendUvarint(b, uint64(id-last))
 			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(src.values[id]))
 			last = id
-		}
+		})
 	}
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-8))
 	binary.LittleEndian.PutUint32(b[4:], crc32.Checksum(b[8:], castagnoli))
@@ -122,7 +122,33 @@ func (w *sampleWriter) note(s *heldSample) error {
 	if _, err := w.room.write(w.open, b); err != nil {
 		return err // what it wrote of the sample has no checksum
 	}
+	w.openLen += int64(len(b))
 	return nil
+}
+
+// mark notes in setBits which series the last sample changed, of so many, and returns how many these are. A
+// sort of the thousands of a large page would take longer than what is done with them.
+func (w *sampleWriter) mark(series int) (n int) {
+	for len(w.setBits) <= series/64 {
+		w.setBits = append(w.setBits, 0)
+	}
+	for _, id := range w.set {
+		if bit := uint64(1) << (id % 64); w.setBits[id/64]&bit == 0 {
+			w.setBits[id/64] |= bit
+			n++
+		}
+	}
+	return n
+}
+
+// marked takes the marks away and gives the series that had one, in order.
+func (w *sampleWriter) marked(each func(id int)) {
+	for i, u := range w.setBits {
+		for ; u != 0; u &= u - 1 {
+			each(64*i + bits.TrailingZeros64(u))
+		}
+		w.setBits[i] = 0
+	}
 }
 
 // anew empties the file of samples once they are in a block.

@@ -3,8 +3,10 @@ package record
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +111,51 @@ func TestOpenSamples(t *testing.T) {
 	}
 	if d := cmp.Diff(all, sealed); d != "" {
 		t.Errorf("sealed and open differ (-open +sealed):\n%s", d)
+	}
+}
+
+// TestOpenIsBounded: the file of samples in no block does not grow beyond its bound and one sample, however
+// long the names of new series are, and no sample is lost for it.
+func TestOpenIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	w, err := CreateBundle(dir)
+	if err == nil {
+		err = w.Live()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abandon()
+	const each = 1 << 20
+	largest := int64(0)
+	for i := range 12 {
+		s := &Sample{At: int64(i) * 1e6, Source: "u", Delta: i > 0, Values: map[string]float64{}}
+		for k := range 16 {
+			s.Values[fmt.Sprintf("x%d_%d_", i, k)+strings.Repeat("y", each/16)] = float64(i)
+		}
+		if err := w.WriteSample(s); err != nil {
+			t.Fatal(err)
+		}
+		fi, err := os.Stat(filepath.Join(dir, openFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		largest = max(largest, fi.Size())
+	}
+	if largest > maxOpen+2*each || largest < maxOpen/2 {
+		t.Errorf("%s had %d bytes, the bound is %d", openFile, largest, maxOpen)
+	}
+	n := 0
+	for s, err := range (&Bundle{Dir: dir}).Samples() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n++; len(s.Values) != 16*n {
+			t.Errorf("sample %d has %d series, want %d", n, len(s.Values), 16*n)
+		}
+	}
+	if n != 12 {
+		t.Errorf("%d samples, want 12", n)
 	}
 }
 

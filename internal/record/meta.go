@@ -1,6 +1,9 @@
 package record
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"math"
+)
 
 // SchemaVersion is the version of the bundle's layout. A reader refuses a newer one.
 const SchemaVersion = 1
@@ -256,6 +259,10 @@ type Sample struct {
 	// Delta says that Values are only those that changed, and Gone those that are no more.
 	Delta bool     `json:"delta,omitempty"`
 	Gone  []string `json:"gone,omitempty"`
+	// Changed, where it is not nil, stands in place of Values and Gone, for a writer of samples alone: a
+	// large page has thousands of changes a second, and a map of them costs more than they do. Spread makes
+	// a map of it.
+	Changed []Changed `json:"-"`
 	// Families describe the metrics, by name, when they were first seen.
 	Families map[string]Family `json:"families,omitempty"`
 	Mark     Phase             `json:"mark,omitempty"`   // the phase that began when this was asked
@@ -264,6 +271,31 @@ type Sample struct {
 	// BundleWriter.ThinSamples.
 	Thinned bool   `json:"thinned,omitempty"`
 	Error   string `json:"error,omitempty"` // why there are no values
+}
+
+// Changed is one series that has another value than before.
+type Changed struct {
+	// Number names the series beside Series: counted from 0 by who reads the source, of two series of a source
+	// never the same.
+	Number uint32
+	Series string
+	Value  float64 // NaN for a series that is no more
+}
+
+// Spread puts what Changed says into Values and Gone.
+func (s *Sample) Spread() {
+	if s.Changed == nil {
+		return
+	}
+	s.Values, s.Gone = make(map[string]float64, len(s.Changed)), nil
+	for _, c := range s.Changed {
+		if math.IsNaN(c.Value) {
+			s.Gone = append(s.Gone, c.Series)
+		} else {
+			s.Values[c.Series] = c.Value
+		}
+	}
+	s.Changed = nil
 }
 
 // A Family is what an endpoint says of one metric.

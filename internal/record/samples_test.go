@@ -149,7 +149,47 @@ func TestBlocksLikeLines(t *testing.T) {
 		if d := cmp.Diff(got, read); d != "" {
 			t.Fatalf("a run that ended in the middle differs (-blocks +live):\n%s", d)
 		}
+		listed := inLists(samples)
+		if !bytes.Equal(raw, packed(t, dir, listed)) {
+			t.Fatal("samples as lists have other bytes than as maps")
+		}
+		live, read = recorded(t, dir, listed)
+		live.Abandon()
+		if d := cmp.Diff(got, read); d != "" {
+			t.Fatalf("a run that ended in the middle differs (-blocks +live, as lists):\n%s", d)
+		}
 	})
+}
+
+// inLists are samples as a scraper hands them over: what changed as a list whose series are numbered as they come, anew
+// when they had gone.
+func inLists(samples []*Sample) (out []*Sample) {
+	numbers, next := map[string]uint32{}, uint32(0)
+	for _, s := range samples {
+		c := *s
+		if out = append(out, &c); s.Values == nil {
+			continue
+		}
+		c.Values, c.Gone, c.Changed = nil, nil, []Changed{}
+		put := func(name string, v float64) {
+			key := s.Source + " " + name
+			if _, ok := numbers[key]; !ok {
+				numbers[key] = next
+				next += 1 + next%3
+			}
+			c.Changed = append(c.Changed, Changed{numbers[key], name, v})
+			if math.IsNaN(v) {
+				delete(numbers, key)
+			}
+		}
+		for name, v := range s.Values {
+			put(name, v)
+		}
+		for _, name := range s.Gone {
+			put(name, math.NaN())
+		}
+	}
+	return out
 }
 
 // some makes samples of two endpoints whose counters grow.

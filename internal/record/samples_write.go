@@ -19,10 +19,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A block is closed after this time of samples, or with so many changes.
+// A block is closed after this time of samples, with so many changes, or with so many bytes in the file of
+// samples that are in no block.
 const (
 	blockNs      = int64(60e9)
 	blockChanges = 1 << 19 // twice as many where some are to be left out
+	maxOpen      = 8 << 20
 )
 
 // A sampleWriter packs samples into blocks. Equal samples give equal bytes.
@@ -43,7 +45,9 @@ type sampleWriter struct {
 	blocks  int      // written
 	open    *os.File // of samples in no block, nil when the run is not recorded live
 	openBuf []byte
-	set     []int // series that the last sample changed
+	set     []int    // series that the last sample changed
+	setBits []uint64 // to bring them into order; see mark
+	openLen int64    // of the file of samples in no block
 
 	needed       func(series string) bool // see ThinSamples; nil thins nothing
 	every        int                      // of so many samples one keeps all series
@@ -59,6 +63,7 @@ type sampledSource struct {
 	series  map[string]int
 	names   []string
 	chained []bool
+	numbers []int      // of series by Changed.Number, 1 more; 0 for one that was not looked up
 	told    int        // series that blocks have named
 	noted   int        // series that blocks or the file of open samples have named
 	values  []float64  // NaN for one that is not there
@@ -130,8 +135,8 @@ func (w *sampleWriter) append(s *Sample) error {
 		w.sources[s.Source] = src
 		w.order = append(w.order, src)
 	}
-	held := heldSample{Sample: *s, source: src, n: src.n, values: s.Error == "" && s.Values != nil}
-	held.Values, held.Gone, held.Delta, held.Thinned = nil, nil, false, false
+	held := heldSample{Sample: *s, source: src, n: src.n, values: s.Error == "" && (s.Values != nil || s.Changed != nil)}
+	held.Values, held.Gone, held.Changed, held.Delta, held.Thinned = nil, nil, nil, false, false
 	held.Families = maps.Clone(s.Families)
 	for name, f := range s.Families {
 		src.types[strings.Clone(name)] = strings.Clone(f.Type)
@@ -151,7 +156,7 @@ func (w *sampleWriter) append(s *Sample) error {
 			return err
 		}
 	}
-	if first := w.samples[0].At; w.changes >= blockChanges*min(w.every, 2) || s.At-first >= blockNs {
+	if first := w.samples[0].At; w.changes >= blockChanges*min(w.every, 2) || s.At-first >= blockNs || w.openLen >= maxOpen {
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -162,18 +167,76 @@ func (w *sampleWriter) append(s *Sample) error {
 // take notes what a sample changes.
 func (w *sampleWriter) take(src *sampledSource, s *Sample) {
 	w.set = w.set[:0]
-	set := func(id int, v float64) {
-		if old := src.values[id]; old == v || math.IsNaN(old) && math.IsNaN(v) {
-			return
-		}
-		src.values[id] = v
-		if len(src.changed[id]) == 0 {
-			src.touched = append(src.touched, id)
-		}
-		src.changed[id] = append(src.changed[id], change{src.n, v})
-		w.changes++
-		w.set = append(w.set, id)
+	switch {
+	case s.Changed == nil:
+		w.takeMap(src, s)
+	case !s.Delta:
+		whole := *s
+		whole.Spread()
+		w.takeMap(src, &whole)
+	default:
+		w.takeList(src, s.Changed)
 	}
+	src.whole = true
+	src.n++
+}
+
+// setValue notes a value of a series, NaN for none any more.
+func (w *sampleWriter) setValue(src *sampledSource, id int, v float64) {
+	old := src.values[id]
+	if old == v || math.IsNaN(old) && math.IsNaN(v) {
+		return
+	}
+	src.values[id] = v
+	if len(src.changed[id]) == 0 {
+		src.touched = append(src.touched, id)
+	}
+	src.changed[id] = append(src.changed[id], change{src.n, v})
+	w.changes++
+	w.set = append(w.set, id)
+}
+
+// takeList takes differences whose series are numbered, so that none is looked up by its name twice.
+func (w *sampleWriter) takeList(src *sampledSource, list []Changed) {
+	var fresh []string
+	number := func(c *Changed) int {
+		for int(c.Number) >= len(src.numbers) {
+			src.numbers = append(src.numbers, 0)
+		}
+		if src.numbers[c.Number] == 0 {
+			if id, ok := src.series[c.Series]; ok {
+				src.numbers[c.Number] = id + 1
+			}
+		}
+		return src.numbers[c.Number] - 1
+	}
+	for i := range list {
+		c := &list[i]
+		v := c.Value
+		if !finite(v) {
+			v = math.NaN()
+		}
+		if id := number(c); id >= 0 {
+			w.setValue(src, id, v)
+		} else if finite(v) {
+			fresh = append(fresh, c.Series)
+		}
+	}
+	if len(fresh) == 0 {
+		return
+	}
+	slices.Sort(fresh)
+	src.learn(slices.Compact(fresh), w.needed)
+	for i := range list {
+		if c := &list[i]; finite(c.Value) {
+			w.setValue(src, number(c), c.Value)
+		}
+	}
+}
+
+// takeMap takes a sample by the names of its series.
+func (w *sampleWriter) takeMap(src *sampledSource, s *Sample) {
+	set := func(id int, v float64) { w.setValue(src, id, v) }
 	var fresh []string
 	for name, v := range s.Values {
 		if !finite(v) {
@@ -213,8 +276,6 @@ func (w *sampleWriter) take(src *sampledSource, s *Sample) {
 			}
 		}
 	}
-	src.whole = true
-	src.n++
 }
 
 // learn numbers new series so that the buckets of a histogram stand in order, its count behind them.
@@ -284,7 +345,7 @@ func (w *sampleWriter) flush() error {
 		src.columns(&sections)
 	}
 	last, size := w.samples[len(w.samples)-1].At, w.size
-	w.samples, w.changes = w.samples[:0], 0
+	w.samples, w.changes, w.openLen = w.samples[:0], 0, 0
 	if err := frame(w.out, w.enc, &sections); err != nil {
 		return err
 	}

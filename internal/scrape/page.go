@@ -2,8 +2,10 @@ package scrape
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"strconv"
@@ -22,14 +24,26 @@ const yieldLines = 256
 // A page is what an endpoint last said. Two scrapes of one endpoint differ in few lines, so a
 // line that stands as before costs a comparison.
 type page struct {
-	body     []byte
-	lines    []line
-	spare    []line
-	cells    map[string]*cell
-	families map[string]record.Family
-	news     map[string]record.Family // families that were not reported yet
-	pass     uint32
-	live     int // cells of the last pass
+	body      []byte
+	lines     []line
+	spare     []line
+	cells     map[string]*cell
+	families  map[string]record.Family
+	news      map[string]record.Family // families that were not reported yet
+	pass      uint32
+	live      int  // cells of the last pass
+	twice     bool // a series stood on two lines of the last pass
+	cellsEver uint32
+	edits     []edit // of the last pass that kept every line's series
+	touched   []*cell
+	changed   []record.Changed
+}
+
+// edit is a line that has another value than before.
+type edit struct {
+	line  int
+	grown int // by so many bytes
+	value float64
 }
 
 // line is where a sample stands in body.
@@ -46,12 +60,12 @@ type cell struct {
 	value  float64 // of that pass
 	said   float64 // what was last reported; NaN for nothing
 	at     int     // index of its line
+	number uint32  // among all series that the endpoint ever had
 }
 
 // change is what one scrape brought.
 type change struct {
-	values   map[string]float64
-	gone     []string
+	values   []record.Changed // valid until the next one
 	families map[string]record.Family
 }
 
@@ -60,14 +74,16 @@ type change struct {
 // values. The page keeps body.
 func (p *page) update(body []byte) (*change, error) {
 	if p.cells == nil {
-		p.cells, p.families = map[string]*cell{}, map[string]record.Family{}
+		p.cells, p.families, p.changed = map[string]*cell{}, map[string]record.Family{}, []record.Changed{}
+	}
+	p.changed, p.touched, p.news = p.changed[:0], p.touched[:0], nil
+	if p.inPlace(body) {
+		return &change{values: p.changed}, nil
 	}
 	p.pass++
-	c := &change{values: map[string]float64{}}
 	now := p.spare[:0]
 	prev, pi := p.lines, 0
-	seen := 0
-	var touched []*cell
+	seen, twice := 0, false
 	for from, n := 0, 1; from < len(body); n++ {
 		if n%yieldLines == 0 {
 			runtime.Gosched()
@@ -84,12 +100,14 @@ func (p *page) update(body []byte) (*change, error) {
 		} else if err := p.parse(text, &l, prev, &pi); err != nil {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		} else if l.cell != nil {
-			touched = append(touched, l.cell)
+			p.touched = append(p.touched, l.cell)
 		}
 		if l.cell != nil {
 			if l.cell.pass != p.pass {
 				l.cell.pass = p.pass
 				seen++
+			} else {
+				twice = true
 			}
 			l.cell.value, l.cell.at = l.value, len(now)
 		}
@@ -99,40 +117,135 @@ func (p *page) update(body []byte) (*change, error) {
 	if len(body) > 0 && body[len(body)-1] != '\n' && !bytes.HasSuffix(body, []byte("# EOF")) {
 		return nil, errors.New("the answer ends in the middle of a line")
 	}
-	for _, t := range touched {
-		p.report(t, c)
+	for _, t := range p.touched {
+		p.report(t)
 	}
-	if seen != p.live || len(p.cells) != seen {
+	if seen != p.live || len(p.cells) != seen || twice || p.twice { // of two lines of a series the last one counts, touched or not
 		for name, t := range p.cells {
 			if t.pass == p.pass {
-				p.report(t, c)
+				p.report(t)
 				continue
 			}
-			if !math.IsNaN(t.said) {
-				c.gone = append(c.gone, name)
-			}
+			t.value = math.NaN()
+			p.report(t)
 			delete(p.cells, name)
 		}
 	}
-	p.live = seen
+	p.live, p.twice = seen, twice
 	p.body, p.lines, p.spare = body, now, prev
-	c.families, p.news = p.news, nil
-	return c, nil
+	maps.Copy(p.families, p.news)
+	return &change{values: p.changed, families: p.news}, nil
+}
+
+// inPlace reads a body that has the lines of the one before, some with another value, as almost all have. It
+// goes from one difference to the next and does nothing for what is between them. Where there is
+// any other difference, or an error, it has changed nothing and is false.
+func (p *page) inPlace(body []byte) bool {
+	old := p.body
+	if p.twice || len(p.cells) != p.live || len(body) == 0 || len(old) == 0 || body[len(body)-1] != '\n' || old[len(old)-1] != '\n' {
+		return false
+	}
+	p.edits = p.edits[:0]
+	moved, yield := 0, 0 // by how much lines stand behind where they stood
+	for i, from := 0, 0; ; {
+		was := from - moved
+		n := common(body[from:], old[was:])
+		for i < len(p.lines) && p.lines[i].to < was+n {
+			i++ // its end, the byte behind it, is the same too
+		}
+		if i == len(p.lines) {
+			if from+n != len(body) {
+				return false // lines are new
+			}
+			break
+		}
+		if was+n == len(old) || from+n == len(body) {
+			return false // lines are missing
+		}
+		l := &p.lines[i]
+		begin := l.from + moved
+		text := body[begin:]
+		text = text[:bytes.IndexByte(text, '\n')]
+		if l.cell == nil {
+			return false
+		}
+		s := l.cell.series
+		if len(text) <= len(s) || text[len(s)] != ' ' || string(text[:len(s)]) != s {
+			return false
+		}
+		v, err := value(bytes.TrimSpace(text[len(s):]))
+		if err != nil {
+			return false
+		}
+		grown := len(text) - (l.to - l.from)
+		p.edits = append(p.edits, edit{i, grown, v})
+		moved += grown
+		from = begin + len(text) + 1
+		i++
+		if from == len(body) || from-moved == len(old) {
+			if from != len(body) || from-moved != len(old) {
+				return false
+			}
+			break
+		}
+		if len(p.edits)/yieldLines != yield {
+			yield = len(p.edits) / yieldLines
+			runtime.Gosched()
+		}
+	}
+	by, next := 0, 0
+	for _, e := range p.edits {
+		if by != 0 {
+			for i := next; i < e.line; i++ {
+				p.lines[i].from += by
+				p.lines[i].to += by
+			}
+		}
+		l := &p.lines[e.line]
+		l.from += by
+		by += e.grown
+		l.to += by
+		next = e.line + 1
+		l.value, l.cell.value = e.value, e.value
+		p.report(l.cell)
+	}
+	if by != 0 {
+		for i := next; i < len(p.lines); i++ {
+			p.lines[i].from += by
+			p.lines[i].to += by
+		}
+	}
+	p.body = body
+	return true
+}
+
+// common is how many bytes are the same at the beginning of two texts.
+func common(a, b []byte) int {
+	const step = 256
+	n, top := 0, min(len(a), len(b))
+	for n+step <= top && bytes.Equal(a[n:n+step], b[n:n+step]) {
+		n += step
+	}
+	for n+8 <= top && binary.LittleEndian.Uint64(a[n:]) == binary.LittleEndian.Uint64(b[n:]) {
+		n += 8
+	}
+	for n < top && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // report notes a cell's value when it is another than before.
-func (p *page) report(t *cell, c *change) {
+func (p *page) report(t *cell) {
 	v := t.value
-	switch {
-	case math.IsNaN(v) || math.IsInf(v, 0):
-		if !math.IsNaN(t.said) {
-			c.gone = append(c.gone, t.series)
-			t.said = math.NaN()
-		}
-	case v != t.said:
-		c.values[t.series] = v
-		t.said = v
+	if math.IsInf(v, 0) {
+		v = math.NaN()
 	}
+	if v == t.said || math.IsNaN(v) && math.IsNaN(t.said) {
+		return
+	}
+	t.said = v
+	p.changed = append(p.changed, record.Changed{Number: t.number, Series: t.series, Value: v})
 }
 
 // parse reads one line. It moves pi behind the line of the page before that has the same series.
@@ -167,7 +280,8 @@ func (p *page) parse(text []byte, l *line, prev []line, pi *int) error {
 		if len(p.cells) >= maxSeries {
 			return fmt.Errorf("more than %d series", maxSeries)
 		}
-		t = &cell{series: string(series), said: math.NaN(), at: -1}
+		t = &cell{series: string(series), said: math.NaN(), at: -1, number: p.cellsEver}
+		p.cellsEver++
 		p.cells[t.series] = t
 	} else if t.at >= *pi && t.at < len(prev) && prev[t.at].cell == t {
 		*pi = t.at + 1
@@ -270,7 +384,10 @@ func (p *page) comment(text string) {
 	if name == "" {
 		return
 	}
-	f := p.families[name]
+	f, ok := p.news[name]
+	if !ok {
+		f = p.families[name]
+	}
 	old := f
 	switch kind {
 	case "HELP":
@@ -285,7 +402,6 @@ func (p *page) comment(text string) {
 		return
 	}
 	if f != old {
-		p.families[name] = f
 		if p.news == nil {
 			p.news = map[string]record.Family{}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"pgregory.net/rapid"
+
+	"github.com/weirbench/weir/internal/record"
 )
 
 // naive reads a page with Prometheus's own parser.
@@ -52,9 +55,12 @@ func naive(t interface{ Fatalf(string, ...any) }, text string) map[string]float6
 
 // apply puts a change onto what was known.
 func apply(known map[string]float64, c *change) {
-	maps.Copy(known, c.values)
-	for _, g := range c.gone {
-		delete(known, g)
+	for _, x := range c.values {
+		if math.IsNaN(x.Value) {
+			delete(known, x.Series)
+		} else {
+			known[x.Series] = x.Value
+		}
 	}
 }
 
@@ -117,6 +123,112 @@ func TestMalformed(t *testing.T) {
 	if want := (map[string]float64{`b{x="1"}`: 2, "c": 4}); !maps.Equal(known, want) {
 		t.Errorf("have %v, want %v", known, want)
 	}
+}
+
+// TestInPlace: a page that is read from one difference to the next says what one that is read whole says,
+// whatever happened between, a page that is none included; and where values alone change, that is how it is read.
+func TestInPlace(t *testing.T) {
+	values := rapid.SampledFrom([]string{"0", "1", "2.5", "123456", "1e3", "NaN", "+Inf", "7 1700000000000", " 3", "4 "})
+	rapid.Check(t, func(t *rapid.T) {
+		var names, texts []string
+		series := 0
+		add := func(at int) {
+			name := fmt.Sprintf("m%d{a=\"%s\"}", series, strings.Repeat("x", rapid.SampledFrom([]int{0, 3, 250, 600}).Draw(t, "length")))
+			if rapid.IntRange(0, 9).Draw(t, "comment") == 0 {
+				name = fmt.Sprintf("# HELP m%d", series)
+			}
+			series++
+			names, texts = slices.Insert(names, at, name), slices.Insert(texts, at, values.Draw(t, "value"))
+		}
+		for range rapid.IntRange(0, 30).Draw(t, "lines") {
+			add(len(names))
+		}
+		var p page
+		known := map[string]float64{}
+		wanted := map[string]record.Family{}
+		plain := false // since the last page that was read, values alone changed
+		for range rapid.IntRange(1, 10).Draw(t, "pages") {
+			torn := false
+			for range rapid.IntRange(0, 4).Draw(t, "differences") {
+				if len(names) == 0 {
+					add(0)
+					plain = false
+					continue
+				}
+				i := rapid.IntRange(0, len(names)-1).Draw(t, "line")
+				kind := rapid.IntRange(0, 12).Draw(t, "kind")
+				plain = plain && kind > 4
+				switch kind {
+				case 0:
+					add(i)
+				case 1:
+					names, texts = slices.Delete(names, i, i+1), slices.Delete(texts, i, i+1)
+				case 2: // the same series again
+					if strings.HasPrefix(names[i], "#") {
+						continue
+					}
+					names, texts = slices.Insert(names, i, names[i]), slices.Insert(texts, i, values.Draw(t, "value"))
+				case 3:
+					names[0], names[i] = names[i], names[0]
+				case 4:
+					torn = true
+				default:
+					texts[i] = values.Draw(t, "value")
+					plain = plain && !strings.HasPrefix(names[i], "#") && !strings.HasPrefix(texts[i], " ")
+				}
+			}
+			var b strings.Builder
+			for i, name := range names {
+				b.WriteString(name + " " + texts[i] + "\n")
+			}
+			if torn {
+				b.WriteString("m0 is none\n")
+			}
+			body := []byte(b.String())
+			var first *line // a page that is read whole has other lines
+			if plain && !p.twice && len(p.cells) == p.live && len(p.lines) > 0 {
+				first = &p.lines[0]
+			}
+			c, err := p.update(body)
+			if torn {
+				if err == nil {
+					t.Fatalf("no error: %s", body)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if first != nil && first != &p.lines[0] {
+				t.Fatalf("read whole, though values alone changed: %s", body)
+			}
+			plain = true
+			apply(known, c)
+			maps.Copy(wanted, c.families)
+			var fresh page
+			all, err := fresh.update(bytes.Clone(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]float64{}
+			if apply(want, all); !maps.Equal(known, want) {
+				t.Fatalf("have %v\nwant %v\n%s", known, want, body)
+			}
+			for name, f := range all.families {
+				if wanted[name] != f {
+					t.Fatalf("the family %s is %+v, want %+v", name, wanted[name], f)
+				}
+			}
+			if len(p.cells) != len(fresh.cells) || len(p.lines) != len(fresh.lines) {
+				t.Fatalf("%d series in %d lines, want %d in %d", len(p.cells), len(p.lines), len(fresh.cells), len(fresh.lines))
+			}
+			for i, l := range p.lines {
+				if f := fresh.lines[i]; l.from != f.from || l.to != f.to || (l.cell == nil) != (f.cell == nil) || l.cell != nil && l.cell.series != f.cell.series {
+					t.Fatalf("line %d is %+v, want %+v", i, l, f)
+				}
+			}
+		}
+	})
 }
 
 func FuzzPage(f *testing.F) {

@@ -50,7 +50,8 @@ type Options struct {
 	Protocols *http.Protocols
 	// Now is the time since the run's epoch in nanoseconds.
 	Now func() int64
-	// Write takes every sample, one at a time and never from the goroutine that loads.
+	// Write takes every sample, one at a time and never from the goroutine that loads. What a sample
+	// other than the first of its endpoint brings stands in Changed, which is valid until Write returns.
 	Write func(*record.Sample) error
 }
 
@@ -353,8 +354,10 @@ func (s *Scraper) once(ctx context.Context, e *endpoint, mark record.Phase) int 
 	} else {
 		e.bad = 0
 		r.Series, r.Bytes = len(e.page.cells), int64(len(body))
-		sample.Values, sample.Gone, sample.Families = c.values, c.gone, c.families
-		sample.Delta = e.whole
+		sample.Changed, sample.Families, sample.Delta = c.values, c.families, e.whole
+		if !e.whole {
+			sample.Spread()
+		}
 		e.whole = true
 	}
 	e.reportMu.Unlock()

@@ -68,6 +68,7 @@ func TestBadEndpoints(t *testing.T) {
 		Write: func(s *record.Sample) error {
 			mu.Lock()
 			defer mu.Unlock()
+			s.Spread()
 			samples[s.Source] = append(samples[s.Source], s)
 			return nil
 		},
