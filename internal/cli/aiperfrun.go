@@ -40,6 +40,7 @@ func (p *profile) run(ctx context.Context) error {
 			return usage(err)
 		}
 		j.Load = p.load
+		point.Conc = loadConc(p.load)
 		point.Name, point.Scenario, point.ISL, point.OSL = p.loadName(), spec.FixedSeqLen, p.lengths.In, p.lengths.Out
 		if p.load.FreeOutput {
 			point.OSL = 0

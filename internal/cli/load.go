@@ -38,7 +38,7 @@ type loadFlags struct {
 	tokens                             int64
 	gpus                               int
 	expect, fromS, toS                 float64
-	noProbe, legacy                    bool
+	noProbe, legacy, eachTurn          bool
 	metrics                            metricsFlags
 	given                              *pflag.FlagSet
 }
@@ -58,7 +58,9 @@ they are found there, also by a first pass of overflow. With another --seed they
 Modes:
   closed         --concurrency conversations at once, the next when one ends
   constant, poisson, gamma   --rate requests per second (gamma: --shape), --concurrency caps them
-  schedule       the recorded times of --corpus, --speed times as fast
+  schedule       every request of --corpus at its recorded time, --speed times as fast, whatever the
+                 others do; --each-turn=false sends root streams alone, a turn never before the
+                 one before it has ended
   users          --users users that send --rate turns per second together
   overflow       distinct prompts until --tokens were sent, then the same again in order: what
                  the second pass finds is what a host tier kept
@@ -76,7 +78,8 @@ Modes:
 	f.metrics.add(fl)
 	fl.StringVar(&f.model, "model", "", "name of the served model")
 	fl.StringVar(&f.mode, "mode", "closed", "how requests are spread over time; see above")
-	fl.StringVar(&f.corpus, "corpus", "", "directory or file of traces whose root streams are sent, in place of made-up prompts")
+	fl.StringVar(&f.corpus, "corpus", "", "directory or file of traces that are sent in place of made-up prompts: their root streams, or with --each-turn every request")
+	fl.BoolVar(&f.eachTurn, "each-turn", false, "send every request of --corpus on its own, in the order of its times, those of sub-agents and of files without sessions too; schedule does so unless this is false")
 	intVarP(fl, &f.load.Concurrency, "concurrency", "c", 0, 0, replay.MaxLanes, "conversations at once; 0 is no limit")
 	intVar(fl, &f.load.PrefillConcurrency, "prefill-concurrency", 0, 0, replay.MaxLanes, "requests at once that wait for their first token; 0 is no limit")
 	durationVar(fl, &f.ramp, "ramp", 0, 0, "closed: open the slots one by one over this time")
@@ -122,13 +125,9 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if err != nil {
 		return err
 	}
-	conc := max(f.load.Concurrency, 1)
-	if f.load.Arrival == replay.Users {
-		conc = f.load.NumUsers
-	}
 	p := &spec.Point{
 		Key: "load", Name: fmt.Sprintf("%s_%s", f.model, f.mode), Model: f.model, Framework: "external",
-		Scenario: spec.FixedSeqLen, Conc: conc, SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
+		Scenario: spec.FixedSeqLen, Conc: loadConc(&f.load), SpecDecoding: "none", Offload: spec.Offload{Mode: "none"},
 		ISL: f.lengths.In, OSL: f.lengths.Out, DurationNs: f.load.DurationNs, Weir: spec.WeirFields{Seed: f.load.Seed},
 	}
 	if f.corpus != "" {
@@ -139,6 +138,12 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	}
 	if _, err := replay.NewLoad(c, f.load); err != nil { // refused before anything is sent
 		return usage(err)
+	}
+	if n, of := f.load.Skips(c); n > 0 {
+		fmt.Fprintf(app.Err, "weir: %d of %d requests of the corpus are not sent: they are of streams that another one spawned; --each-turn sends every request on its own\n", n, of)
+	}
+	if n := len(c.Traces); n > 1 && f.load.Arrival == replay.Schedule {
+		fmt.Fprintf(app.Err, "weir: the corpus has %d traces, each with times of its own: all begin at once\n", n)
 	}
 	j := &run.Job{Point: p, Corpus: c, Load: &f.load, Chunks: f.mode == "fixed-seq-len", Version: buildVersion(), ClientLimit: f.client.limit.share}
 	if err := ex.Fits(j); err != nil {
@@ -168,6 +173,14 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 		}
 	}
 	return errors.Join(err, f.judge(r))
+}
+
+// loadConc is the concurrency of a load's point: 0 where nothing caps what is in flight.
+func loadConc(l *replay.Load) int {
+	if l.Arrival == replay.Users {
+		return l.NumUsers
+	}
+	return l.Concurrency
 }
 
 // isInvalid tells an invalid result, which has been printed, from a failure to print it.
@@ -232,6 +245,7 @@ func (f *loadFlags) conversations(app *App) (*corpus.Corpus, error) {
 			return nil, err
 		}
 	}
+	f.load.EachTurn = f.eachTurn || f.load.Arrival == replay.Schedule && !f.given.Changed("each-turn")
 	f.load.DurationNs, f.load.GraceNs, f.load.RampNs = int64(f.duration), int64(f.grace), int64(f.ramp)
 	f.load.FromNs, f.load.ToNs = int64(f.fromS*1e9), int64(f.toS*1e9)
 	f.lengths.Seed, f.lengths.Name = f.load.Seed, f.mode

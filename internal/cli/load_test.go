@@ -2,9 +2,11 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -291,6 +293,66 @@ func TestLoadModes(t *testing.T) {
 		code, _, errOut := weir(args...)
 		if code == exitOK || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit code %d and %q, want %q", args, code, errOut, want)
+		}
+	}
+}
+
+// TestEveryLine sends a file whose requests name no session: on a schedule each goes out at its
+// time, whatever the others do; other modes say what they leave out, and send all when asked.
+func TestEveryLine(t *testing.T) {
+	url := simServer(t, 4_000_000, 0)
+	file := filepath.Join(t.TempDir(), "lines.jsonl")
+	lines := `{"timestamp":0,"input_length":1100,"output_length":2,"hash_ids":[1,2,3]}
+{"timestamp":40,"input_length":1100,"output_length":2,"hash_ids":[7,8,9]}
+{"timestamp":80,"input_length":1700,"output_length":2,"hash_ids":[1,2,3,4]}
+{"timestamp":100,"input_length":512,"output_length":2,"hash_ids":[20]}
+`
+	if err := os.WriteFile(file, []byte(lines), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args, says string
+		ins        []int64 // prompt tokens, in the order of sending
+		at         []int64 // ms after the first, nil when the rate sets it
+	}{
+		{"--mode schedule", "", []int64{1100, 1100, 1700, 512}, []int64{0, 40, 80, 100}},
+		{"--mode schedule --speed 2 -c 9", "", []int64{1100, 1100, 1700, 512}, []int64{0, 20, 40, 50}},
+		{"--mode schedule --each-turn=false", "2 of 4 requests of the corpus are not sent", []int64{1100, 1700}, []int64{0, 80}},
+		{"--mode constant --rate 200", "2 of 4 requests of the corpus are not sent", []int64{1100, 1700}, nil},
+		{"--mode constant --rate 200 --each-turn", "", []int64{1100, 1100, 1700, 512}, nil},
+	} {
+		out := filepath.Join(t.TempDir(), "b")
+		args := append([]string{"load", "--url", url, "--model", "glm-5.2", "--client-limit", "none", "--corpus", file, "-o", out}, strings.Fields(tc.args)...)
+		code, _, errOut := weir(args...)
+		if code != exitOK || tc.says == "" && strings.Contains(errOut, "not sent") || !strings.Contains(errOut, tc.says) {
+			t.Errorf("%s: exit code %d\n%s", tc.args, code, errOut)
+			continue
+		}
+		b, err := record.OpenBundle(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p spec.Point
+		if err := json.Unmarshal(b.Meta.Point, &p); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]int{true: 9}[strings.Contains(tc.args, "-c 9")]; p.Conc != want {
+			t.Errorf("%s: the point's concurrency is %d, want %d", tc.args, p.Conc, want)
+		}
+		var all []record.Request
+		for q, err := range b.Requests() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, *q)
+		}
+		slices.SortFunc(all, func(a, b record.Request) int { return cmp.Compare(a.Seq, b.Seq) })
+		var ins, at []int64
+		for _, q := range all {
+			ins, at = append(ins, q.WantIn), append(at, (q.Times.Intended-all[0].Times.Intended)/1e6)
+		}
+		if !slices.Equal(ins, tc.ins) || tc.at != nil && !slices.Equal(at, tc.at) {
+			t.Errorf("%s: sent prompts of %v at %v ms, want %v at %v", tc.args, ins, at, tc.ins, tc.at)
 		}
 	}
 }

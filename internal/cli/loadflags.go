@@ -33,6 +33,7 @@ var loadModeFlags = []modeFlag{
 	{"concurrency", closedLoops + " constant poisson gamma schedule", "it caps conversations at once"},
 	{"ramp", closedLoops, "it opens the slots of a closed loop"},
 	{"corpus", madeUp + " schedule", "it gives the traces that are sent"},
+	{"each-turn", madeUp + " schedule", "it is about sending --corpus"},
 	{"skip-broken", madeUp + " schedule", "it is about reading --corpus"},
 	{"source-block-size", madeUp + " schedule", "it is about reading --corpus"},
 	{"isl", madeUp + " overflow fixed-seq-len", "it sets made-up lengths"},
@@ -64,7 +65,7 @@ func misplaced(given *pflag.FlagSet, mode string) error {
 		if err := without(given, "beside --corpus, whose lengths are recorded: leave one out", "isl", "osl", "range-ratio", "conversations", "turns", "prefix", "shared-share"); err != nil {
 			return err
 		}
-	} else if err := without(given, "without --corpus: made-up conversations are read from nowhere and have no pauses", "skip-broken", "source-block-size", "no-gaps"); err != nil {
+	} else if err := without(given, "without --corpus: made-up conversations are read from nowhere and have no pauses", "each-turn", "skip-broken", "source-block-size", "no-gaps"); err != nil {
 		return err
 	}
 	if given.Changed("prefix") {

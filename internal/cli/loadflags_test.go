@@ -12,12 +12,12 @@ import (
 // listed here by mode; one that is of no mode counts with all.
 func TestFlagsOfModes(t *testing.T) {
 	counts := map[string]string{
-		"closed":        "concurrency ramp corpus skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
-		"constant":      "rate concurrency corpus skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
-		"poisson":       "rate concurrency corpus skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
-		"gamma":         "rate shape concurrency corpus skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
-		"schedule":      "speed from to concurrency corpus skip-broken source-block-size warmup-requests",
-		"users":         "rate users corpus skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop",
+		"closed":        "concurrency ramp corpus each-turn skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
+		"constant":      "rate concurrency corpus each-turn skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
+		"poisson":       "rate concurrency corpus each-turn skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
+		"gamma":         "rate shape concurrency corpus each-turn skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop no-gaps",
+		"schedule":      "speed from to concurrency corpus each-turn skip-broken source-block-size warmup-requests",
+		"users":         "rate users corpus each-turn skip-broken source-block-size isl osl range-ratio conversations turns prefix shared-share warmup-requests loop",
 		"overflow":      "tokens expect-hits concurrency ramp isl osl warmup-requests",
 		"fixed-seq-len": "concurrency ramp isl osl range-ratio loop",
 	}
@@ -25,7 +25,7 @@ func TestFlagsOfModes(t *testing.T) {
 	for _, names := range counts {
 		ofModes = append(ofModes, strings.Fields(names)...)
 	}
-	beside := map[string][]string{"skip-broken": {"corpus"}, "source-block-size": {"corpus"}, "no-gaps": {"corpus"}, "shared-share": {"prefix"}}
+	beside := map[string][]string{"each-turn": {"corpus"}, "skip-broken": {"corpus"}, "source-block-size": {"corpus"}, "no-gaps": {"corpus"}, "shared-share": {"prefix"}}
 	newLoadCmd(&App{}).Flags().VisitAll(func(one *pflag.Flag) {
 		for _, m := range loadModes {
 			given := newLoadCmd(&App{}).Flags()

@@ -19,7 +19,11 @@ func (a *App) printRun(e *store.Entry) error {
 	tw := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	line := func(name, format string, v ...any) { fmt.Fprintf(tw, "%s\t"+format+"\n", append([]any{name}, v...)...) }
 	line("run", "%s", r.ID)
-	line("point", "%s, concurrency %s, seed %d, repeat %d (%s)", p.Key, count(p.Conc), r.Seed, r.Repeat, r.PointID)
+	conc := "open load"
+	if p.Conc > 0 {
+		conc = "concurrency " + count(p.Conc)
+	}
+	line("point", "%s, %s, seed %d, repeat %d (%s)", p.Key, conc, r.Seed, r.Repeat, r.PointID)
 	line("what", "%s on %s, %s, %s, offload %s, %s GPUs", frontier.ModelName(p), series.Hardware, series.Engine, series.Precision, series.Offload, count(r.GPUs.Used))
 	line("when", "%s", cmp.Or(r.MeasuredAt, "in virtual time"))
 	line("bundle", "%s (sweep %s)", cmp.Or(e.Bundle, "unknown"), cmp.Or(e.Sweep, "none"))

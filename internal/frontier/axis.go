@@ -154,6 +154,9 @@ func axes() []*Axis {
 	one("jobs_per_hour_per_gpu", "Agent runs completed per hour and GPU", "jobs/h/GPU", "jobs/h/GPU", Higher, func(r *result.Result) *float64 { return r.Jobs.PerHourPerGPU })
 	one("jobs_per_hour_per_user", "Agent runs completed per hour and user", "jobs/h/user", "jobs/h/user", Higher, func(r *result.Result) *float64 { return r.Jobs.PerHourPerUser })
 	one("conc", "Concurrent agents", "conc", "agents", Higher, func(r *result.Result) *float64 {
+		if r.Point.Conc == 0 { // an open load has none
+			return nil
+		}
 		v := float64(r.Point.Conc)
 		return &v
 	})

@@ -181,6 +181,7 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 		ivals: intervals{kind: o.Arrival, rate: o.Rate, shape: o.Shape, rng: newPCG64(laneSeed(o.Seed, "arrivals", 0))},
 	}
 	for _, t := range c.Traces {
+		from := len(l.units)
 		for i := range t.Streams {
 			s := &t.Streams[i]
 			for k := range s.Turns {
@@ -189,12 +190,15 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 				}
 			}
 		}
+		if o.EachTurn { // in the order of their times, as a file of requests has them
+			byStart(l.units[from:])
+		}
 	}
 	if err := o.check(len(l.units)); err != nil {
 		return nil, fmt.Errorf("load on %s: %w", c.Name, err)
 	}
 	if o.Arrival == Schedule {
-		slices.SortStableFunc(l.units, func(a, b unit) int { return cmp.Compare(a.start(), b.start()) })
+		byStart(l.units)
 		if o.FromNs == 0 && !o.FromSet {
 			o.FromNs = l.units[0].start()
 		}
@@ -213,6 +217,24 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 	l.s.firstTokens = o.PrefillConcurrency > 0
 	l.s.m = l
 	return l.s, nil
+}
+
+func byStart(units []unit) {
+	slices.SortStableFunc(units, func(a, b unit) int { return cmp.Compare(a.start(), b.start()) })
+}
+
+// Skips is how many of the requests of a corpus are in no conversation of the load, since another
+// stream spawned theirs.
+func (o *Load) Skips(c *corpus.Corpus) (n, of int) {
+	for _, t := range c.Traces {
+		for i := range t.Streams {
+			s := &t.Streams[i]
+			if of += len(s.Turns); s.Parent >= 0 && !o.EachTurn {
+				n += len(s.Turns)
+			}
+		}
+	}
+	return n, of
 }
 
 func (o *Load) inWindow(t *corpus.Turn) bool {

@@ -2,6 +2,7 @@ package run
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 
@@ -31,7 +32,7 @@ func (j *Job) expected() (inFlight int, frames float64) {
 	if j.Load == nil {
 		return max(min(inFlight, max(p.Units, mostAtOnce)), 1), framesPerStream * float64(max(p.Units, 1)) * min(busyAtOnce(j.Corpus), float64(max(p.Each, 1)))
 	}
-	rate, out := loadRate(j.Corpus, j.Load), meanOut(j.Corpus, j.Load.MaxOut)
+	rate, out := loadRate(j.Corpus, j.Load), meanOut(j.Corpus, j.Load)
 	if inFlight == 0 { // nothing caps it: what a rate keeps in flight
 		inFlight = int(min(math.Ceil(rate*(assumedTTFT+out/framesPerStream)), mostAtOnce))
 	}
@@ -55,7 +56,7 @@ func loadRate(c *corpus.Corpus, l *replay.Load) float64 {
 	case replay.Schedule:
 		n, first, last := 0, int64(math.MaxInt64), int64(math.MinInt64)
 		for _, t := range c.Traces {
-			for _, turn := range rootTurns(t) {
+			for turn := range sentTurns(t, l) {
 				n, first, last = n+1, min(first, turn.StartNs), max(last, turn.StartNs)
 			}
 		}
@@ -67,13 +68,13 @@ func loadRate(c *corpus.Corpus, l *replay.Load) float64 {
 }
 
 // meanOut is the mean of the output tokens that a load's requests ask for.
-func meanOut(c *corpus.Corpus, most int64) float64 {
+func meanOut(c *corpus.Corpus, l *replay.Load) float64 {
 	n, sum := 0, 0.0
 	for _, t := range c.Traces {
-		for _, turn := range rootTurns(t) {
+		for turn := range sentTurns(t, l) {
 			out := max(turn.Out, 1)
-			if most > 0 {
-				out = min(out, most)
+			if l.MaxOut > 0 {
+				out = min(out, l.MaxOut)
 			}
 			n, sum = n+1, sum+float64(out)
 		}
@@ -81,11 +82,19 @@ func meanOut(c *corpus.Corpus, most int64) float64 {
 	return sum / float64(max(n, 1))
 }
 
-func rootTurns(t *corpus.Trace) []corpus.Turn {
-	if len(t.Streams) == 0 {
-		return nil
+// sentTurns are the turns of a trace that a load sends: the root's, or all.
+func sentTurns(t *corpus.Trace, l *replay.Load) iter.Seq[*corpus.Turn] {
+	return func(yield func(*corpus.Turn) bool) {
+		for i := range t.Streams {
+			if s := &t.Streams[i]; l.EachTurn || s.Parent < 0 {
+				for k := range s.Turns {
+					if !yield(&s.Turns[k]) {
+						return
+					}
+				}
+			}
+		}
 	}
-	return t.Streams[0].Turns
 }
 
 // busyAtOnce is how many requests of one agent run were in flight on average while any was, on

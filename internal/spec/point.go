@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -77,7 +78,7 @@ type Point struct {
 	Framework   string   `json:"framework"`
 	Runner      string   `json:"runner"`
 	Scenario    Scenario `json:"scenario"`
-	Conc        int      `json:"conc"`
+	Conc        int      `json:"conc"` // 0 where nothing caps what is in flight: an open load
 
 	Multinode bool `json:"multinode"`
 	Disagg    bool `json:"disagg"`
@@ -151,6 +152,14 @@ func (p *Point) ID() string {
 	}
 	h := sha256.Sum256(b)
 	return hex.EncodeToString(h[:6])
+}
+
+// Agents says for people how much is at work at once, such as "8 agents".
+func (p *Point) Agents() string {
+	if p.Conc == 0 {
+		return "open load"
+	}
+	return fmt.Sprintf("%d agents", p.Conc)
 }
 
 // Offloads says whether KV goes elsewhere than to the device.

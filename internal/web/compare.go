@@ -51,7 +51,7 @@ func (h *Handler) sides(r *http.Request) (out [2][]*result.Result, names [2][]st
 			bundles[e.Result.ID] = e.Bundle
 			s := frontier.SeriesOf(e.Result)
 			out[i] = append(out[i], e.Result)
-			names[i] = append(names[i], fmt.Sprintf("%s on %s, %d agents", frontier.ModelName(&e.Result.Point), s.Name(), e.Result.Point.Conc))
+			names[i] = append(names[i], fmt.Sprintf("%s on %s, %s", frontier.ModelName(&e.Result.Point), s.Name(), e.Result.Point.Agents()))
 		}
 		if len(out[i]) == 0 {
 			return out, names, nil, fmt.Errorf("a comparison needs runs on both sides: /compare?a=ID&b=ID")

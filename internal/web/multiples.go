@@ -123,7 +123,7 @@ func concAxis(curves []frontier.Curve) []float64 {
 	return out
 }
 
-// allRuns are the runs of a curve in order of concurrency, placed or not.
+// allRuns are the runs of a curve in order of concurrency, placed or not. Open loads have none.
 func allRuns(c *frontier.Curve) []*result.Result {
 	var out []*result.Result
 	for _, p := range c.Points {
@@ -132,6 +132,7 @@ func allRuns(c *frontier.Curve) []*result.Result {
 	for _, m := range c.Missing {
 		out = append(out, m.Runs...)
 	}
+	out = slices.DeleteFunc(out, func(r *result.Result) bool { return r.Point.Conc == 0 })
 	slices.SortStableFunc(out, func(a, b *result.Result) int { return a.Point.Conc - b.Point.Conc })
 	return out
 }
@@ -142,7 +143,7 @@ func lineOf(c *frontier.Curve, a *frontier.Axis, enc chart.Encoding, name string
 	for _, r := range allRuns(c) {
 		conc := float64(r.Point.Conc)
 		val, why, ok := a.Value(r)
-		tip := []string{fmt.Sprintf("%d agents, %s", r.Point.Conc, c.Series.Name())}
+		tip := []string{fmt.Sprintf("%s, %s", r.Point.Agents(), c.Series.Name())}
 		if !ok && !strings.HasPrefix(why, "withheld") {
 			continue // there is no such pool, or the server does not speak of it
 		}
@@ -202,7 +203,7 @@ func stackOf(c *frontier.Curve, name, id string, x chart.Axis, rules []chart.Rul
 		s.LRU = append(s.LRU, nan(lru))
 		some = some || h.Total != nil
 		storage = storage || h.Storage != nil && *h.Storage > 0
-		t := []string{fmt.Sprintf("%d agents, %s", r.Point.Conc, c.Series.Name()), "hit rate " + percent(h.Total)}
+		t := []string{fmt.Sprintf("%s, %s", r.Point.Agents(), c.Series.Name()), "hit rate " + percent(h.Total)}
 		if h.Device != nil {
 			t = append(t, "HBM "+percent(h.Device)+", host "+percent(h.Host)+", storage "+percent(h.Storage))
 		}

@@ -59,7 +59,7 @@ func (h *Handler) run(w http.ResponseWriter, r *http.Request) {
 	}
 	series := frontier.SeriesOf(e.Result)
 	p := runPage{Entry: e, Result: e.Result}
-	p.Name = fmt.Sprintf("%s, %d agents", series.Name(), e.Result.Point.Conc)
+	p.Name = fmt.Sprintf("%s, %s", series.Name(), e.Result.Point.Agents())
 	p.shell = newShell("Weir: " + frontier.ModelName(&e.Result.Point) + " on " + p.Name)
 	p.Script = template.JS(runScript)
 

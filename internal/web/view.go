@@ -418,7 +418,7 @@ func href(o viewOptions, id string) string {
 func tip(c *frontier.Curve, p *frontier.Point, x, y *frontier.Axis) []string {
 	r := p.Runs[0]
 	lines := []string{
-		fmt.Sprintf("%d agents, %s", p.Conc, c.Series.Name()),
+		fmt.Sprintf("%s, %s", r.Point.Agents(), c.Series.Name()),
 		axisText(y, p.Y), axisText(x, p.X),
 	}
 	if h := r.Hits; h.Total != nil {
