@@ -245,7 +245,7 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
 var errSealed = errors.New("bundle is sealed")
 
-// stream is one zstd-compressed file of JSON lines. One goroutine, a fixed level and a fixed
+// stream is a zstd-compressed file of requests as JSON lines. One goroutine, a fixed level and a fixed
 // window make its bytes a function of what was appended.
 type stream struct {
 	lateFlush
@@ -255,7 +255,7 @@ type stream struct {
 	size int64
 	zw   *zstd.Encoder
 	bw   *bufio.Writer
-	enc  *json.Encoder
+	line []byte
 }
 
 func createStream(path string, room *Room) (*stream, error) {
@@ -271,8 +271,6 @@ func createStream(path string, room *Room) (*stream, error) {
 		return nil, err
 	}
 	s.bw = bufio.NewWriterSize(s.zw, 64<<10)
-	s.enc = json.NewEncoder(s.bw)
-	s.enc.SetEscapeHTML(false)
 	return s, nil
 }
 
@@ -287,14 +285,18 @@ func (s *stream) write(b []byte) (int, error) {
 	return n, err
 }
 
-func (s *stream) append(v any) error {
+func (s *stream) append(q *Request) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return s.err
 	}
 	s.pend()
-	return cmp.Or(s.enc.Encode(v), s.room.Full())
+	if s.line, err = appendRequest(s.line[:0], q); err != nil {
+		return err
+	}
+	_, err = s.bw.Write(s.line)
+	return cmp.Or(err, s.room.Full())
 }
 
 func (s *stream) close() error {

@@ -51,6 +51,18 @@ func drawn(t *rapid.T, v reflect.Value) {
 	}
 }
 
+// TestAppendRequest: a request's line has the bytes that encoding/json gives it, failures included.
+func TestAppendRequest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q Request
+		drawn(t, reflect.ValueOf(&q).Elem())
+		got, err := appendRequest([]byte("x"), &q)
+		if want := "x" + string(asWritten(t, &q)) + "\n"; err != nil || string(got) != want {
+			t.Fatalf("%v\nhave %s\nwant %s", err, got, want)
+		}
+	})
+}
+
 // TestDecodeRequest: every record that can be written reads back as it was, alone and after another one.
 func TestDecodeRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -265,8 +265,9 @@ func TestOldBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lines := json.NewEncoder(old.bw)
 	for _, s := range some(10) {
-		if err := old.append(s); err != nil {
+		if err := lines.Encode(s); err != nil {
 			t.Fatal(err)
 		}
 	}
