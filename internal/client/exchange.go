@@ -15,6 +15,10 @@ import (
 // doneGrace is how long the end of a body is waited for after the stream said [DONE].
 const doneGrace = int64(2 * time.Second)
 
+// excerptGrace is how long the text of a refusal is waited for after its head: the status has said
+// what happened, and a server that then falls silent must not hold its request as a queue may.
+const excerptGrace = int64(2 * time.Second)
+
 // lateWriter is how long a writer may take to notice that its request was answered before a
 // connection is given up that the server did not read to the end.
 const lateWriter = time.Second
@@ -79,6 +83,7 @@ func (s *sending) wrote(now int64) { s.took.CompareAndSwap(record.Unknown, now-s
 type progress struct {
 	sent, headers, token, complete atomic.Int64
 	frames                         atomic.Int64
+	refused                        atomic.Bool // the head has a status that is no success
 }
 
 func (p *progress) reset() {
@@ -87,6 +92,7 @@ func (p *progress) reset() {
 	p.token.Store(record.Never)
 	p.complete.Store(record.Never)
 	p.frames.Store(0)
+	p.refused.Store(false)
 }
 
 // tell publishes how far the exchange has come, and its first token to whoever asked.
@@ -94,6 +100,7 @@ func (x *exchange) tell() {
 	t, p := &x.rec.Times, &x.progress
 	p.headers.Store(t.Headers)
 	p.complete.Store(x.doneAt)
+	p.refused.Store(x.ans.mode == modeError)
 	if n := x.ans.frames; n != p.frames.Load() {
 		first := p.frames.Swap(n) == 0
 		p.token.Store(t.LastToken)
@@ -257,6 +264,8 @@ func (x *exchange) deadline() int64 {
 	switch {
 	case x.rec.Times.Headers == record.Never:
 		d = min(d, x.rec.Times.Sent+int64(w.Headers))
+	case x.ans.mode == modeError:
+		d = min(d, x.rec.Times.Headers+excerptGrace, x.rec.Times.Sent+int64(w.First))
 	case x.rec.Times.FirstToken == record.Never:
 		d = min(d, x.rec.Times.Sent+int64(w.First))
 	default:
@@ -277,6 +286,7 @@ func (x *exchange) expire(at int64) {
 		x.ans.fail(record.FailCancelled, "cancelled after %s with %d content frames", since(t.Sent, at), x.ans.frames)
 	case x.doneAt != record.Never:
 		at = x.doneAt // complete; only the server did not end the body
+	case x.ans.mode == modeError: // refused; only the text of it did not end
 	case t.Headers == record.Never:
 		x.ans.fail(record.FailTimeoutHeaders, "no response head within %s of sending (limits: head %v, total %v)", since(t.Sent, at), w.Headers, w.Total)
 	case t.FirstToken == record.Never:

@@ -201,6 +201,8 @@ func (x *exchange) watch() *time.Timer {
 			d = from + int64(w.Total)
 			if token := p.token.Load(); token != record.Never {
 				d = min(d, token+int64(w.Stream))
+			} else if p.refused.Load() {
+				d = min(d, p.headers.Load()+excerptGrace, from+int64(w.First))
 			} else if p.headers.Load() != record.Never {
 				d = min(d, from+int64(w.First))
 			} else {

@@ -197,6 +197,15 @@ func TestH2Again(t *testing.T) {
 			p.answer(p.next())
 			p.fr.WriteGoAway(p.next(), http2.ErrCodeNo, nil)
 		}},
+		{name: "a refusal whose text has no end", class: record.FailStatus, detail: "boom", times: 1, serve: func(p *h2Peer) {
+			p.answer(p.next())
+			stream := p.next()
+			var block bytes.Buffer
+			hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":status", Value: "500"})
+			p.fr.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
+			p.fr.WriteData(stream, false, []byte("boom"))
+			p.next()
+		}},
 		{name: "GOAWAY at the stream, which is answered", times: 1, serve: func(p *h2Peer) {
 			p.answer(p.next())
 			two := p.next()

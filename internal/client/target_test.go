@@ -302,6 +302,8 @@ func TestFailures(t *testing.T) {
 		{"control characters", head("500 Internal Server Error", "a\x1b[2J\x00b\u009bc"), record.FailStatus, 500, "a?[2J?b?c"},
 		{"500", head("500 Internal Server Error", `{"error":"boom"}`), record.FailStatus, 500, "boom"},
 		{"503 without length", "HTTP/1.1 503 Busy\r\n\r\nqueue full", record.FailStatus, 503, "queue full"},
+		{"500 without an end", "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 100\r\n\r\nboom" + stall, record.FailStatus, 500, "boom"},
+		{"500 and half a text", "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 100\r\n\r\nboom", record.FailStatus, 500, "boom"},
 		{"overflow", head("400 Bad Request", `{"error":{"message":"This model's maximum context length is 10 tokens."}}`), record.FailContextOverflow, 400, "maximum context"},
 		{"overflow of llama.cpp", head("400 Bad Request", `{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it"}}`), record.FailContextOverflow, 400, ""},
 		{"closes at once", "", record.FailResetBefore, 0, "closed"},
