@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"strings"
@@ -74,6 +75,8 @@ func (a *App) printJSON(v any) error {
 // command, which then has to end by itself; a second interrupt ends the program at once.
 func Main(args []string, in io.Reader, out, errOut io.Writer) int {
 	app := &App{In: in, Out: out, Err: errOut}
+	log.SetFlags(0)
+	log.SetOutput(&libraryLog{w: errOut})
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)

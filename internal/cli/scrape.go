@@ -128,7 +128,9 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 			v[k] = x
 		}
 		for _, k := range s.Gone {
-			delete(v, k)
+			if sig := engine.Classify(k); sig == nil || !sig.Quantity.Counter() { // a counter that comes back goes on from where it was
+				delete(v, k)
+			}
 		}
 		return nil
 	}})
@@ -143,6 +145,8 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 		known = known || r.Series > 0
 		if r.Error != "" {
 			fmt.Fprintf(app.Err, "weir: %s: %s\n", r.URL, r.Error)
+		} else if r.Series == 0 {
+			fmt.Fprintf(app.Err, "weir: %s: the page has no series\n", r.URL)
 		}
 	}
 	if !known {

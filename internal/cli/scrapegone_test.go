@@ -21,14 +21,19 @@ import (
 func TestScrapeLeavesOut(t *testing.T) {
 	material.RealTime(t)
 	var gone atomic.Bool
+	var asked atomic.Int64
 	var urls []string
 	for i := range 3 {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if i == 2 && gone.Load() {
 				panic(http.ErrAbortHandler)
 			}
+			prompt := "1000000"
+			if asked.Add(1)%2 == 0 {
+				prompt = "NaN" // for one scrape: what was counted before is not counted again
+			}
 			fmt.Fprintf(w, "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running %d\n"+
-				"# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total 1000000\n", 1+10*(i/2))
+				"# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total %s\n", 1+10*(i/2), prompt)
 		}))
 		defer s.Close()
 		urls = append(urls, s.URL)

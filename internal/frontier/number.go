@@ -69,7 +69,12 @@ func Decimals(column []float64) int {
 }
 
 // Fixed is v with the given number of decimals, thousands grouped.
-func Fixed(v float64, decimals int) string { return group(fmt.Sprintf("%.*f", decimals, v)) }
+func Fixed(v float64, decimals int) string {
+	if math.Abs(v) >= 1e15 {
+		return fmt.Sprintf("%.3g", v)
+	}
+	return group(fmt.Sprintf("%.*f", decimals, v))
+}
 
 // digits counts significant digits of a decimal number.
 func digits(s string) int {

@@ -36,6 +36,7 @@ type gauges struct {
 type scrapes struct {
 	n, failed int64
 	last      string
+	said      bool // one of them had a series
 }
 
 // What a reading has.
@@ -173,6 +174,7 @@ func (g *gauges) add(s *record.Sample) {
 		g.scrapes[s.Source] = e
 	}
 	e.n++
+	e.said = e.said || len(s.Values) > 0
 	if s.Thinned {
 		g.thinned++
 	}
@@ -303,6 +305,9 @@ func (g *gauges) troubles() []Finding {
 		e := g.scrapes[u]
 		if e.failed > 0 {
 			out = append(out, Finding{MetricsMissing, fmt.Sprintf("%d of %d scrapes of %s failed: %s", e.failed, e.n, u, e.last)})
+		}
+		if e.failed < e.n && !e.said && !strings.HasPrefix(u, "gpu:") {
+			out = append(out, Finding{MetricsMissing, fmt.Sprintf("%d of %d scrapes of %s were answered, and no page had a series", e.n-e.failed, e.n, u)})
 		}
 		all += e.n
 	}

@@ -22,3 +22,17 @@ func TestThinnedIsSaid(t *testing.T) {
 		t.Errorf("findings %+v", got)
 	}
 }
+
+// TestEmptyPagesAreSaid: an endpoint that answers without a series is reported, one that has some is not.
+func TestEmptyPagesAreSaid(t *testing.T) {
+	g := newGauges(&record.Meta{Window: record.Window{StartNs: 10, EndNs: 20}})
+	for i := range int64(3) {
+		g.add(&record.Sample{At: 11 + i, Source: "http://empty/metrics", Values: map[string]float64{}})
+		g.add(&record.Sample{At: 11 + i, Source: "http://late/metrics", Values: map[string]float64{"a": 1}})
+		g.add(&record.Sample{At: 11 + i, Source: "gpu:nvidia-smi"})
+	}
+	got := g.troubles()
+	if len(got) != 1 || got[0].Code != MetricsMissing || got[0].Text != "3 of 3 scrapes of http://empty/metrics were answered, and no page had a series" {
+		t.Errorf("findings %+v", got)
+	}
+}

@@ -340,7 +340,7 @@ func Measure(ctx context.Context, ex Executor, j *Job, dir string) (*result.Resu
 	}
 	if ctx.Err() != nil {
 		w.Abandon()
-		return nil, ctx.Err()
+		return nil, fmt.Errorf("interrupted before there was anything to measure: %s has no result (%w)", dir, ctx.Err())
 	}
 	f := classed(err)
 	return nil, errors.Join(f, w.Fail(f.Class, f.Error()))

@@ -41,6 +41,9 @@ func Read(s *record.Sample) View {
 		if sig == nil {
 			continue
 		}
+		if val < 0 {
+			continue // no quantity is below nothing: what says so does not know it
+		}
 		spelling.see(sig)
 		if b, ok := best[sig.Same]; !ok || sig.Rank < b.sig.Rank {
 			best[sig.Same] = ranked{sig, sig.Value(val)}
@@ -180,7 +183,7 @@ const markSlack = 250e6
 
 // Counters adds up by how much counters grew after an instant. A counter that falls was reset
 // by a restart and counts from zero; one that appears while its endpoint is known was born at
-// zero. The reference is the sample that was marked when the phase began, else the last sample at
+// zero; one below zero is no count. The reference is the sample that was marked when the phase began, else the last sample at
 // or before the instant, else the first after.
 type Counters struct {
 	start   int64
@@ -229,7 +232,7 @@ func (c *Counters) Add(s *record.Sample) {
 	reference := s.At <= c.start || s.Mark != "" && s.Mark == c.mark && s.At <= c.start+markSlack
 	for series, v := range s.Values {
 		sig := engine.Classify(series)
-		if sig == nil || !sig.Quantity.Counter() {
+		if sig == nil || !sig.Quantity.Counter() || v < 0 {
 			continue
 		}
 		v = sig.Value(v)

@@ -1,6 +1,8 @@
 package scrape
 
 import (
+	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/weirbench/weir/internal/engine"
@@ -92,5 +94,31 @@ func TestRolesRepeat(t *testing.T) {
 	c.Role = nil
 	if h, _ := c.Hits(); h.Prompt != 2000 {
 		t.Errorf("without roles %+v, want all 2000 prompt tokens", h)
+	}
+}
+
+// TestNoSuchNumbers: what no server can count (NaN, infinities, numbers beyond any count, less than nothing)
+// leaves a quantity unknown and never makes a sum or a growth that is no number.
+func TestNoSuchNumbers(t *testing.T) {
+	var p page
+	c := NewCounters(0, record.Profiling)
+	known := map[string]float64{}
+	for i, v := range []string{"1e308", "1.7e308", "NaN", "-5", "+Inf", "-Inf", "1e400", "-1e308"} {
+		ch, err := p.update(fmt.Appendf(nil, "sglang:prompt_tokens_total %s\nsglang:num_running_reqs{dp_rank=\"0\"} %s\nsglang:num_running_reqs{dp_rank=\"1\"} %s\nsglang:token_usage %s\n", v, v, v, v))
+		if err != nil {
+			t.Fatal(err)
+		}
+		apply(known, ch)
+		s := &record.Sample{At: int64(i), Source: "a", Values: maps.Clone(known)}
+		c.Add(s)
+		view := Read(s)
+		for _, q := range []engine.Quantity{engine.Running, engine.DeviceUsage} {
+			if x, ok := view.Get(q); ok {
+				t.Errorf("%s: %s is %v", v, q, x)
+			}
+		}
+	}
+	if n, ok := c.Total(engine.PromptTokens); ok {
+		t.Errorf("prompt tokens grew by %v", n)
 	}
 }

@@ -17,6 +17,10 @@ import (
 // maxSeries bounds the series that are read from one endpoint.
 const maxSeries = 1 << 20
 
+// maxValue bounds what counts as a value: nothing that a server counts comes near it, and sums, squares and
+// rates of values below it are finite.
+const maxValue = 1e100
+
 // yieldLines is after how many lines others may run: a page takes a millisecond or more, and the
 // reader of a token should not wait for it.
 const yieldLines = 256
@@ -70,8 +74,8 @@ type change struct {
 }
 
 // update reads the next body and returns what changed. An error leaves the page as it was
-// reported before, so that the next difference is right. Values that are not finite are no
-// values. The page keeps body.
+// reported before, so that the next difference is right. Values that are not finite, or beyond
+// maxValue, are no values. The page keeps body.
 func (p *page) update(body []byte) (*change, error) {
 	if p.cells == nil {
 		p.cells, p.families, p.changed = map[string]*cell{}, map[string]record.Family{}, []record.Changed{}
@@ -238,7 +242,7 @@ func common(a, b []byte) int {
 // report notes a cell's value when it is another than before.
 func (p *page) report(t *cell) {
 	v := t.value
-	if math.IsInf(v, 0) {
+	if !(math.Abs(v) <= maxValue) {
 		v = math.NaN()
 	}
 	if v == t.said || math.IsNaN(v) && math.IsNaN(t.said) {

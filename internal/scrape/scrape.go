@@ -10,6 +10,7 @@
 package scrape
 
 import (
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -467,6 +468,18 @@ func (s *Scraper) body(e *endpoint, resp *http.Response) ([]byte, int64, error) 
 	if resp.StatusCode != http.StatusOK {
 		return nil, at, fmt.Errorf("HTTP status %s", resp.Status)
 	}
+	var from io.Reader = resp.Body
+	switch coding := strings.ToLower(resp.Header.Get("Content-Encoding")); coding {
+	case "", "identity":
+	case "gzip", "x-gzip": // from a server or a proxy that compresses unasked
+		z, err := gzip.NewReader(resp.Body)
+		if err != nil {
+			return nil, at, fmt.Errorf("the answer is called gzip and is not: %w", err)
+		}
+		from = z // it reads the body to its end
+	default:
+		return nil, at, fmt.Errorf("the answer is coded as %.40q, which was not asked for: have the server or the proxy before it send it as it is", coding)
+	}
 	body := e.spare[:0]
 	if e.spare = nil; cap(body) <= e.size {
 		body = make([]byte, 0, max(4096, e.size+e.size/8))
@@ -478,7 +491,7 @@ func (s *Scraper) body(e *endpoint, resp *http.Response) ([]byte, int64, error) 
 		if len(body) == cap(body) {
 			body = slices.Grow(body, len(body))
 		}
-		n, err := resp.Body.Read(body[len(body):cap(body)])
+		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		if int64(len(body)) > s.o.Limit {
 			return nil, at, fmt.Errorf("the answer has more than %d bytes", s.o.Limit)

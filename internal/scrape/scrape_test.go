@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,16 @@ func TestBadEndpoints(t *testing.T) {
 		t.Cleanup(s.Close)
 		return s.URL
 	}
-	good := serve(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "good_total %d\n", n.Add(1)) })
+	good := serve(func(w http.ResponseWriter, _ *http.Request) {
+		if n.Add(1)%2 == 0 { // a proxy that compresses what it likes, on the same connection
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			fmt.Fprintf(z, "good_total %d\n", n.Load())
+			z.Close()
+			return
+		}
+		fmt.Fprintf(w, "good_total %d\n", n.Load())
+	})
 	released := make(chan struct{})
 	t.Cleanup(func() { close(released) })
 	var dying atomic.Bool
@@ -56,6 +66,20 @@ func TestBadEndpoints(t *testing.T) {
 			}
 			io.WriteString(w, "a 1\n")
 		}): "EOF",
+		serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			io.WriteString(w, "a 1\n")
+		}): "called gzip and is not",
+		serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			io.WriteString(z, strings.Repeat("a 1\n", 1<<16))
+			z.Close()
+		}): "65536 bytes",
+		serve(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "br")
+			io.WriteString(w, "a 1\n")
+		}): "\"br\", which was not asked for",
 		"http://127.0.0.1:1": "refused",
 	}
 	var mu sync.Mutex
