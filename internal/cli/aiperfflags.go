@@ -52,7 +52,7 @@ var aiperfAlias = map[string]string{
 	"--conversation-turn-mean": "--session-turns-mean", "--conversation-turn-stddev": "--session-turns-stddev",
 	"--conversation-turn-delay-mean": "--session-turn-delay-mean", "--conversation-turn-delay-stddev": "--session-turn-delay-stddev",
 	"--conversation-turn-delay-ratio": "--session-delay-ratio", "--prompt-prefix-length": "--prefix-prompt-length",
-	"--prompt-prefix-pool-size": "--prefix-prompt-pool-size", "--num-prefix-prompts": "--prefix-prompt-pool-size", "--sweep-variant": "--variant",
+	"--prompt-prefix-pool-size": "--prefix-prompt-pool-size", "--num-prefix-prompts": "--prefix-prompt-pool-size", "--sweep-variant": "--variant", "--seq-dist": "--sequence-distribution",
 	"--image-batch-size": "--batch-size-image", "--audio-batch-size": "--batch-size-audio", "--video-batch-size": "--batch-size-video",
 }
 
@@ -103,25 +103,26 @@ var aiperfFlags = func() map[string]aiperfFlag {
 	add(oneValue, forload, "agentic replay has its own times; leave out --scenario", `--fixed-schedule-start-offset --fixed-schedule-end-offset`)
 	add(noValue, forload, "agentic replay has its own times; leave out --scenario", `--fixed-schedule --fixed-schedule-auto-offset`)
 	add(oneValue, closed, "it is of baseten_trace, which Weir does not read; 'weir load --mode schedule --speed' sends faster", `--replay-speedup`)
-	add(noValue, closed, "without --fixed-schedule 'weir load --corpus' sends the conversations of a file", `--no-fixed-schedule`)
+	add(noValue, forload, "agentic replay has its own times; leave out --scenario", `--no-fixed-schedule`)
 	add(noValue, closed, "it is of baseten_trace, which Weir does not read", `--open-loop-replay --no-open-loop-replay --open-loop-strict`)
-	add(oneValue, closed, "Weir sends at one rate through a run", `--request-rate-series --request-rate-ramp-duration`)
+	add(oneValue, forload, rate, `--request-rate-ramp-duration`)
+	add(oneValue, closed, "Weir's rate is one, or a ramp to one: --request-rate-ramp-duration", `--request-rate-series`)
 	synthetic := "prompts are those of the traces; leave out --scenario, or 'weir load' makes others"
 	add(oneValue, forload, synthetic, `--isl --isl-stddev --osl --osl-stddev --batch-size --session-turns-mean --session-turns-stddev
 		--shared-system-prompt-length --random-range-ratio --random-corpus-style --prefix-prompt-length --prefix-prompt-pool-size
-		--session-turn-delay-mean --session-turn-delay-stddev --session-delay-ratio`)
-	add(oneValue, closed, "Weir draws lengths around one mean or in one range, --isl-stddev or --random-range-ratio", `--isl-min --isl-max --osl-min --osl-max --isl-steps --osl-steps
-		--isl-block-size --isl-osl-pairs --seq-dist --sequence-distribution`)
-	add(oneValue, closed, "a made-up conversation of Weir's is its own after one shared prefix: make --isl longer", `--user-context-prompt-length`)
+		--session-turn-delay-mean --session-turn-delay-stddev --session-delay-ratio --sequence-distribution --user-context-prompt-length`)
+	add(oneValue, closed, "they are several runs, one for each length: 'weir sweep' measures several points", `--isl-min --isl-max --osl-min --osl-max --isl-steps --osl-steps --isl-osl-pairs`)
+	add(oneValue, closed, "blocks have the size that the form of a file says", `--isl-block-size`)
 	add(oneValue, closed, "prompts are those of the traces, as recorded", `--synthesis-output-len-multiplier --synthesis-prefix-len-multiplier
 		--synthesis-prefix-root-multiplier --synthesis-prompt-len-multiplier --synthesis-speedup-ratio --prompt-corpus --system-prompt
 		--system-prompt-file --trace-session-sample-ratio`)
 	add(manyValues, closed, "Weir reads whole data sets", `--dataset-filter`)
 	add(oneValue, closed, "Weir reads whole data sets", `--hf-subset`)
-	add(oneValue, forload, "agentic replay has no such phase; see 'weir replay --help'", `--prefill-concurrency --concurrency-ramp-duration --warmup-request-count`)
-	add(oneValue, closed, "--warmup-request-count sends first turns at the concurrency of the load; Weir has no other warm-up and cuts no requests", `--prefill-concurrency-ramp-duration --num-warmup-sessions
-		--warmup-concurrency --warmup-request-rate --warmup-arrival-pattern --warmup-prefill-concurrency --warmup-concurrency-ramp-duration
-		--warmup-prefill-concurrency-ramp-duration --warmup-request-rate-ramp-duration --request-cancellation-rate --request-cancellation-delay`)
+	add(oneValue, forload, "agentic replay has no such phase; see 'weir replay --help'", `--prefill-concurrency --prefill-concurrency-ramp-duration
+		--concurrency-ramp-duration --warmup-request-count --num-warmup-sessions --warmup-concurrency --warmup-request-rate
+		--warmup-arrival-pattern --warmup-prefill-concurrency --warmup-concurrency-ramp-duration --warmup-prefill-concurrency-ramp-duration
+		--warmup-request-rate-ramp-duration`)
+	add(oneValue, closed, "Weir cuts no single requests", `--request-cancellation-rate --request-cancellation-delay`)
 	sweep := "'weir sweep' and 'weir knee' measure several points"
 	add(oneValue, closed, sweep, `--concurrency-min --concurrency-max --concurrency-steps --sweep-type --search-metric --search-recipe
 		--search-direction --search-initial-points --search-max-iterations --search-percentile-pooling --search-planner --search-random-seed

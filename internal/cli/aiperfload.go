@@ -17,40 +17,39 @@ const (
 
 // traceOnly are flags that say how traces are replayed.
 var traceOnly = []string{
-	"--trajectory-start-min-ratio", "--trajectory-start-max-ratio", "--warmup-requests-per-lane", "--warmup-duration",
+	"--trajectory-start-min-ratio", "--trajectory-start-max-ratio", "--warmup-requests-per-lane",
 	"--trace-idle-gap-cap-seconds", "--system-idle-gap-cap-seconds", "--cache-bust", "--ignore-trace-delays", "--use-think-time-only",
 	"--burst-phase-starts", "--allow-dataset-wrap", "--inter-turn-delay-cap-seconds", "--max-context-length", "--public-dataset",
-	"--input-file", "--hf-weka-dataset", "--custom-dataset-type", "--synthesis-max-osl", "--unsafe-override", "--count-primers",
+	"--hf-weka-dataset", "--synthesis-max-osl", "--unsafe-override", "--count-primers",
 }
 
-// scheduleOnly are flags of --fixed-schedule, fileSets what its file sets in place of a flag.
+// scheduleOnly are flags of --fixed-schedule; fileSets are what a file sets in place of a flag, paceSets what its
+// times do.
 var (
 	scheduleOnly = []string{"--fixed-schedule-auto-offset", "--fixed-schedule-start-offset", "--fixed-schedule-end-offset"}
 	fileSets     = []string{
 		"--isl", "--isl-stddev", "--osl", "--osl-stddev", "--batch-size", "--session-turns-mean", "--session-turns-stddev",
 		"--session-turn-delay-mean", "--session-turn-delay-stddev", "--session-delay-ratio", "--shared-system-prompt-length",
 		"--prefix-prompt-length", "--prefix-prompt-pool-size", "--random-range-ratio", "--random-corpus-style", "--num-dataset-entries",
+		"--sequence-distribution", "--user-context-prompt-length",
+	}
+	paceSets = []string{
 		"--num-sessions", "--request-rate", "--arrival-pattern", "--arrival-smoothness", "--user-centric-rate", "--num-users",
-		"--warmup-request-count", "--concurrency-ramp-duration",
+		"--warmup-request-count", "--num-warmup-sessions", "--warmup-duration", "--concurrency-ramp-duration", "--request-rate-ramp-duration",
 	}
 )
 
-// readLoad turns the flags of a run without a scenario into a load of made-up prompts, or of a file
-// with times.
+// readLoad turns the flags of a run without a scenario into a load of made-up prompts, or of a file.
 func (p *profile) readLoad() {
-	schedule := p.has("--fixed-schedule")
 	for _, n := range traceOnly {
-		switch {
-		case !p.has(n), schedule && (n == "--input-file" || n == "--custom-dataset-type"):
-		case n == "--input-file":
-			p.fail("--input-file replays agent traces, so pass --scenario inferencex-agentx-mvp or agentx with it, or --fixed-schedule to send at its times; 'weir load --corpus' sends it otherwise")
-		default:
+		if p.has(n) {
 			p.fail("%s replays agent traces, so pass --scenario inferencex-agentx-mvp or agentx with it", n)
 		}
 	}
 	o := replay.Load{
-		Concurrency: p.conc, PrefillConcurrency: p.whole("--prefill-concurrency", 0, 1), RampNs: p.seconds("--concurrency-ramp-duration", 0),
-		WarmupRequests: p.whole("--warmup-request-count", 0, 0), MaxRequests: uint64(p.whole("--request-count", 0, 0)),
+		Concurrency: p.conc, PrefillConcurrency: p.whole("--prefill-concurrency", 0, 1),
+		RampNs: p.seconds("--concurrency-ramp-duration", 0), PrefillRampNs: p.seconds("--prefill-concurrency-ramp-duration", 0),
+		MaxRequests: uint64(p.whole("--request-count", 0, 0)), AsAIPerf: true,
 		DurationNs: p.seconds("--benchmark-duration", 0), GraceNs: p.seconds("--benchmark-grace-period", 30),
 		FailedThreshold: p.threshold(0), Seed: p.seed(false), Shape: 1, DrainNs: p.drain(),
 	}
@@ -61,7 +60,7 @@ func (p *profile) readLoad() {
 	if n := p.whole("--batch-size", 1, 1); n != 1 {
 		p.fail("--batch-size %d: a request of Weir has one prompt", n)
 	}
-	if schedule {
+	if p.scheduled() {
 		p.readSchedule(&o)
 		return
 	}
@@ -70,12 +69,23 @@ func (p *profile) readLoad() {
 			p.fail("%s is of --fixed-schedule", n)
 		}
 	}
-	if s := p.text("--dataset-sampling-strategy", "sequential"); s != "sequential" {
-		p.fail("--dataset-sampling-strategy %s: made-up conversations are distinct, so their order is sequential", s)
+	if s := p.text("--dataset-sampling-strategy", ""); s != "" {
+		if err := o.Sampling.UnmarshalText([]byte(s)); err != nil {
+			p.fail("--dataset-sampling-strategy: %v", err)
+		}
 	}
-	l := p.readLengths()
-	l.Seed = o.Seed
-	o.FreeOutput = !p.has("--osl")
+	l := replay.Lengths{Turns: 2}
+	if p.has("--input-file") {
+		p.readFile()
+	} else {
+		if p.has("--custom-dataset-type") {
+			p.fail("--custom-dataset-type says what --input-file holds: pass one")
+		}
+		l = p.readLengths()
+		l.Seed = o.Seed
+		o.FreeOutput = l.Out == 0
+		l.Out = max(l.Out, 1)
+	}
 	p.arrivals(&o, &l)
 
 	sessions := p.whole("--num-sessions", 0, 0)
@@ -83,8 +93,10 @@ func (p *profile) readLoad() {
 	switch {
 	case sessions > 0 && o.MaxRequests > 0:
 		p.fail("--num-sessions and --request-count are both given: pass one")
-	case sessions > 0: // every conversation once
+	case sessions > 0 && !p.has("--input-file") && o.Sampling == replay.Sequential: // every conversation once
 		l.Conversations = sessions
+	case sessions > 0:
+		o.MaxConversations = sessions
 	case o.DurationNs == 0 && o.MaxRequests == 0:
 		o.MaxRequests = defaultRequests
 	}
@@ -96,54 +108,12 @@ func (p *profile) readLoad() {
 			p.fail("--request-count is %d, less than --num-users %d: each user needs one (without --request-count, --num-sessions and --benchmark-duration it is %d)", o.MaxRequests, o.NumUsers, defaultRequests)
 		}
 	}
-	o.Loop = sessions == 0
-	l.Conversations += o.WarmupRequests // those of the warm-up are not sent again
+	o.Loop = sessions == 0 || o.MaxConversations > 0
+	o.Warmup = p.warmup(&o)
+	if o.Warmup != nil && !p.has("--input-file") {
+		l.Conversations += o.Warmup.Conversations // those of the warm-up are not sent again
+	}
 	p.lengths = l
-}
-
-// readLengths reads what the made-up prompts are like.
-func (p *profile) readLengths() replay.Lengths {
-	l := replay.Lengths{
-		Name: "session", Turns: p.whole("--session-turns-mean", 1, 1), In: int64(p.whole("--isl", defaultISL, 1)),
-		Out: int64(p.whole("--osl", 1, 1)), RangeRatio: 1, SharedShare: 1,
-		InDev: p.number("--isl-stddev", 0, 0, 1e9), OutDev: p.number("--osl-stddev", 0, 0, 1e9), TurnsDev: p.number("--session-turns-stddev", 0, 0, 1e6),
-		Pause: p.number("--session-turn-delay-mean", 0, 0, replay.MaxPause), PauseDev: p.number("--session-turn-delay-stddev", 0, 0, replay.MaxPause),
-		PauseRatio: p.number("--session-delay-ratio", 1, 0, 1e6),
-	}
-	if l.PauseRatio == 0 {
-		l.Pause = 0
-	}
-	if !p.has("--osl") {
-		if l.Turns > 1 || l.TurnsDev > 0 {
-			p.fail("no --osl: conversations of several turns carry answers of a length that Weir has to know")
-		}
-		if p.has("--osl-stddev") {
-			p.fail("--osl-stddev needs --osl")
-		}
-		p.args.notes = append(p.args.notes, "no --osl: as with AIPerf nothing is asked of the length of answers, so the server ends them")
-	}
-	l.Prefix = int64(p.whole("--shared-system-prompt-length", 0, 0))
-	if p.has("--prefix-prompt-length") || p.has("--prefix-prompt-pool-size") {
-		if p.has("--shared-system-prompt-length") {
-			p.fail("--prefix-prompt-length and --shared-system-prompt-length are both given: pass one")
-		}
-		if !p.has("--prefix-prompt-length") || !p.has("--prefix-prompt-pool-size") {
-			p.fail("--prefix-prompt-length and --prefix-prompt-pool-size need each other")
-		}
-		l.Prefix, l.Prefixes = int64(p.whole("--prefix-prompt-length", 0, 1)), p.whole("--prefix-prompt-pool-size", 1, 1)
-	}
-	if p.has("--random-range-ratio") {
-		if s := p.text("--random-corpus-style", "vllm"); s != "sglang" {
-			p.fail("--random-range-ratio in the style of %s draws above the length too; Weir draws from ratio x length to the length: pass --random-corpus-style sglang", s)
-		}
-		if l.InDev > 0 || l.OutDev > 0 {
-			p.fail("--random-range-ratio and a stddev of lengths are both given: pass one")
-		}
-		l.RangeRatio = p.number("--random-range-ratio", 1, 1e-9, 1)
-	} else if p.has("--random-corpus-style") {
-		p.fail("--random-corpus-style without --random-range-ratio chooses a pool of tokens, which Weir does not have")
-	}
-	return l
 }
 
 // arrivals reads --request-rate and how requests come at it, or the users of --user-centric-rate.
@@ -157,7 +127,7 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 		if l.Turns < 2 {
 			p.fail("--user-centric-rate needs --session-turns-mean of at least 2: users come back")
 		}
-		for _, n := range []string{"--request-rate", "--arrival-pattern", "--arrival-smoothness", "--concurrency-ramp-duration", "--session-turn-delay-mean"} {
+		for _, n := range []string{"--request-rate", "--arrival-pattern", "--arrival-smoothness", "--concurrency-ramp-duration", "--request-rate-ramp-duration", "--session-turn-delay-mean"} {
 			if p.has(n) {
 				p.fail("%s does not go with --user-centric-rate, which sets the pace", n)
 			}
@@ -165,14 +135,13 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 		return
 	}
 	o.Rate = p.number("--request-rate", 0, 0, 1e6)
-	usual := "poisson"
-	if p.has("--arrival-smoothness") {
-		usual = "gamma"
-	}
-	pattern := strings.ReplaceAll(p.text("--arrival-pattern", usual), "-", "_")
+	pattern := "--arrival-pattern"
 	if o.Rate == 0 {
-		if p.has("--arrival-pattern") && pattern != "concurrency_burst" {
-			p.fail("--arrival-pattern %s needs a --request-rate above 0", pattern)
+		if v := p.text(pattern, ""); v != "" && strings.ReplaceAll(v, "-", "_") != "concurrency_burst" {
+			p.fail("--arrival-pattern %s needs a --request-rate above 0", v)
+		}
+		if p.has("--request-rate-ramp-duration") {
+			p.fail("--request-rate-ramp-duration needs a --request-rate above 0 to end at")
 		}
 		o.Arrival = replay.Closed
 		return
@@ -180,7 +149,22 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 	if !p.has("--concurrency") {
 		o.Concurrency = 0 // no limit
 	}
-	switch pattern {
+	o.RateRampNs = p.seconds("--request-rate-ramp-duration", 0)
+	p.pattern(o, pattern, p.text(pattern, ""))
+	if p.has("--arrival-smoothness") && o.Arrival != replay.Gamma {
+		p.fail("--arrival-smoothness is of --arrival-pattern gamma")
+	}
+}
+
+// pattern reads how requests come at a rate.
+func (p *profile) pattern(o *replay.Load, flag, v string) {
+	if v == "" {
+		v = "poisson"
+		if p.has("--arrival-smoothness") {
+			v = "gamma"
+		}
+	}
+	switch v {
 	case "constant":
 		o.Arrival = replay.Constant
 	case "poisson":
@@ -188,10 +172,7 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 	case "gamma":
 		o.Arrival, o.Shape = replay.Gamma, p.number("--arrival-smoothness", 1, 1e-9, math.MaxFloat32)
 	default:
-		p.fail("--arrival-pattern %q: use constant, poisson or gamma", pattern)
-	}
-	if p.has("--arrival-smoothness") && o.Arrival != replay.Gamma {
-		p.fail("--arrival-smoothness is of --arrival-pattern gamma")
+		p.fail("%s %q: use constant, poisson or gamma", flag, v)
 	}
 }
 
@@ -201,6 +182,8 @@ func (p *profile) loadName() string {
 	switch {
 	case p.load.Arrival == replay.Schedule:
 		return fmt.Sprintf("%s_schedule", p.model)
+	case p.has("--input-file"):
+		return fmt.Sprintf("%s_file_conc%d", p.model, p.conc)
 	case p.load.FreeOutput:
 		return fmt.Sprintf("%s_isl%d_conc%d", p.model, l.In, p.conc)
 	}

@@ -24,8 +24,8 @@ func (p *profile) run(ctx context.Context) error {
 	j := &run.Job{Point: point, Version: buildVersion(), Overrides: p.violations, ClientLimit: p.limit.share, CoverageLimit: p.cover.share}
 	var err error
 	if p.load != nil {
-		if p.load.Arrival == replay.Schedule {
-			if j.Corpus, err = p.corpus(ctx); err == nil {
+		if p.has("--input-file") {
+			if j.Corpus, err = p.corpus(ctx); err == nil && p.load.Arrival == replay.Schedule {
 				err = p.place(j.Corpus)
 			}
 		} else {

@@ -3,8 +3,12 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"io"
 	"math"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/replay"
@@ -16,9 +20,9 @@ func (p *profile) readSchedule(o *replay.Load) {
 	if !p.has("--input-file") {
 		p.fail("--fixed-schedule needs a file with times: pass --input-file")
 	}
-	for _, n := range fileSets {
+	for _, n := range slices.Concat(fileSets, paceSets) {
 		if p.has(n) {
-			p.fail("%s does not go with --fixed-schedule: lengths, order and times are the file's", n)
+			p.fail("%s does not go with the file's times, which set lengths, order and pace; --no-fixed-schedule leaves them aside", n)
 		}
 	}
 	if p.text("--dataset-sampling-strategy", "sequential") != "sequential" {
@@ -66,18 +70,74 @@ func (p *profile) place(c *corpus.Corpus) error {
 
 // firstTime is the time of the first line of a Mooncake file, nanoseconds.
 func firstTime(path string) (int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
+	l, err := firstLine(path)
+	if err != nil && !errors.As(err, new(*json.SyntaxError)) && !errors.As(err, new(*json.UnmarshalTypeError)) && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
-	defer f.Close()
-	var line struct {
-		Time *float64        `json:"timestamp"`
-		In   json.RawMessage `json:"input_length"`
-		Chat json.RawMessage `json:"chat_id"` // of a form that counts in seconds
-	}
-	if err := json.NewDecoder(bufio.NewReader(f)).Decode(&line); err != nil || line.Time == nil || line.In == nil || line.Chat != nil || !(*line.Time >= 0 && *line.Time < math.MaxInt64/1e6) {
+	if err != nil || l.Time == nil || l.In == nil || l.Chat != nil || !(*l.Time >= 0 && *l.Time < math.MaxInt64/1e6) {
 		return 0, usagef("--fixed-schedule-start-offset and -end-offset need a Mooncake file that is not compressed, with times: the first line of %s has no \"timestamp\" beside \"input_length\"", path)
 	}
-	return int64(math.Round(*line.Time * 1e6)), nil
+	return int64(math.Round(*l.Time * 1e6)), nil
+}
+
+// formLine is what tells forms of a file apart.
+type formLine struct {
+	Time    *float64        `json:"timestamp"`
+	In      json.RawMessage `json:"input_length"`
+	Chat    json.RawMessage `json:"chat_id"` // of a form that counts in seconds
+	Session json.RawMessage `json:"session_id"`
+}
+
+// firstLine reads the first object of a file.
+func firstLine(path string) (l formLine, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return l, err
+	}
+	defer f.Close()
+	err = json.NewDecoder(bufio.NewReader(f)).Decode(&l)
+	return l, err
+}
+
+// scheduled tells that a file is sent at its times: by --fixed-schedule, or as AIPerf does where
+// --custom-dataset-type names a form of traces and the first request has a time.
+func (p *profile) scheduled() bool {
+	switch {
+	case p.has("--fixed-schedule"):
+		if p.has("--no-fixed-schedule") {
+			p.fail("--fixed-schedule and --no-fixed-schedule are both given: pass one")
+		}
+		return true
+	case p.has("--no-fixed-schedule") || !slices.Contains(traceTypes, p.text("--custom-dataset-type", "")):
+		return false
+	}
+	l, err := firstLine(p.text("--input-file", ""))
+	if err != nil || l.Time == nil {
+		return false
+	}
+	p.note("the requests of --input-file have times, so they are sent at these, as with AIPerf; --no-fixed-schedule sends them otherwise")
+	return true
+}
+
+// traceTypes are the forms of AIPerf whose times set the pace; listTypes those of its other files that Weir reads.
+var (
+	traceTypes = []string{"mooncake_trace", "bailian_trace", "burst_gpt_trace"}
+	listTypes  = []string{"single_turn", "multi_turn", "sharegpt"}
+)
+
+// readFile checks the flags of a file whose conversations are sent as made-up ones are.
+func (p *profile) readFile() {
+	for _, n := range fileSets {
+		if p.has(n) {
+			p.fail("%s does not go with --input-file, whose conversations are sent as they are", n)
+		}
+	}
+	if t := p.text("--custom-dataset-type", ""); t != "" && !slices.Contains(traceTypes, t) && !slices.Contains(listTypes, t) {
+		p.fail("--custom-dataset-type %s: without a --scenario Weir sends %s", t, strings.Join(slices.Concat(traceTypes, listTypes), ", "))
+	}
+	// Requests that name no session stand for themselves, whatever prefixes they share.
+	if l, err := firstLine(p.text("--input-file", "")); err == nil && l.In != nil && l.Session == nil && l.Chat == nil {
+		p.load.EachTurn = true
+	}
+	p.note("of --input-file Weir takes lengths, shared blocks and pauses; the words that it sends are its own")
 }

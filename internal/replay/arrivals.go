@@ -32,21 +32,67 @@ type intervals struct {
 	rate  float64
 	shape float64
 	rng   *pcg64
-	at    float64 // seconds since the start: summed before it is rounded, so that nothing drifts
+	py    *pyRandom // draws as AIPerf does; nil for rng
+	at    float64   // seconds since the start: summed before it is rounded, so that nothing drifts
+
+	ramp float64 // seconds until the rate is full; 0 for none
+	full float64 // that rate
+	step int     // of the ramp, 0 before the first arrival
 }
 
+func newIntervals(o *Load) intervals {
+	v := intervals{kind: o.Arrival, rate: o.Rate, shape: o.Shape, rng: newPCG64(laneSeed(o.Seed, "arrivals", 0)), ramp: float64(o.RateRampNs) / 1e9, full: o.Rate}
+	if o.AsAIPerf {
+		purpose := "timing.request.poisson_interval"
+		if o.Arrival == Gamma {
+			purpose = "timing.request.gamma_interval"
+		}
+		v.py = aiperfRandom(o.Seed, purpose)
+	}
+	return v
+}
+
+// rampStep is how often a ramp raises the rate, seconds (AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL of 0.13, 2026-10).
+const rampStep = 0.1
+
 // next is the time of the next arrival in nanoseconds since the start. The first comes one
-// interval after it.
+// interval after it. Each step of a ramp draws an interval at its rate, and the arrival that is
+// awaited comes at the end of it if that is sooner, as with AIPerf.
 func (v *intervals) next() int64 {
-	switch v.kind {
-	case Poisson:
-		v.at += -ln(1-v.rng.float64()) / v.rate
-	case Gamma:
-		v.at += v.gamma() / float64(v.shape*v.rate)
-	default:
-		v.at += 1 / v.rate
+	if v.ramp > 0 && v.step == 0 {
+		v.step, v.rate = 1, v.full*rampStep/v.ramp
+		v.at = min(v.draw(), v.draw())
+	} else {
+		v.at += v.draw()
+	}
+	for v.ramp > 0 && float64(v.step)*rampStep <= v.at {
+		now := float64(v.step) * rampStep
+		v.step++
+		if low := v.full * rampStep / v.ramp; now >= v.ramp {
+			v.rate, v.ramp = v.full, 0
+		} else {
+			v.rate = low + float64((v.full-low)*now/v.ramp)
+		}
+		v.at = min(v.at, now+v.draw())
 	}
 	return int64(math.Round(min(v.at, 9e9) * 1e9))
+}
+
+// draw is one interval at the rate, seconds.
+func (v *intervals) draw() float64 {
+	switch v.kind {
+	case Poisson:
+		if v.py != nil {
+			return v.py.exp() / v.rate
+		}
+		return -ln(1-v.rng.float64()) / v.rate
+	case Gamma:
+		if v.py != nil {
+			return v.py.gamma(v.shape) / float64(v.shape*v.rate)
+		}
+		return v.gamma() / float64(v.shape*v.rate)
+	}
+	return 1 / v.rate
 }
 
 // gamma draws from the gamma distribution of the shape with scale 1 (Marsaglia and Tsang, A
@@ -78,19 +124,6 @@ func (v *intervals) normal() float64 {
 		x, y := float64(2*v.rng.float64())-1, float64(2*v.rng.float64())-1
 		if s := float64(x*x) + float64(y*y); s > 0 && s < 1 {
 			return float64(x * math.Sqrt(-2*ln(s)/s))
-		}
-	}
-}
-
-// around is a whole number near a mean: normal with a deviation, drawn again while it is negative,
-// rounded up, at least 1. Without a deviation it is the mean.
-func (v *intervals) around(mean, dev float64) int64 {
-	if dev <= 0 {
-		return max(1, int64(math.RoundToEven(mean)))
-	}
-	for {
-		if x := mean + float64(dev*v.normal()); x >= 0 {
-			return max(1, int64(math.Ceil(x)))
 		}
 	}
 }

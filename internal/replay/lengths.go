@@ -3,6 +3,7 @@ package replay
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/weirbench/weir/internal/corpus"
 )
@@ -24,6 +25,10 @@ type Lengths struct {
 	// InDev, OutDev and TurnsDev are the deviations of normal draws around In, Out and Turns, each
 	// rounded up and at least 1; 0 is fixed. They exclude a RangeRatio under 1.
 	InDev, OutDev, TurnsDev float64
+	// Pairs are lengths that each turn draws one of, in place of In and Out; Range bounds uniform draws of
+	// both. Each excludes the other, deviations and a RangeRatio.
+	Pairs []Pair
+	Range *Range
 	// Pause is the time from the end of a turn to the one after it, milliseconds, drawn as lengths
 	// are with PauseDev, times PauseRatio; a PauseRatio of 0 means 1, a Pause of 0 is none.
 	Pause, PauseDev, PauseRatio float64
@@ -42,8 +47,9 @@ const lengthsBlock = 64 // tokens in a block of a made-up conversation
 //
 // With a range ratio lengths are drawn as InferenceX's fixed-seq-len scenario draws them
 // (benchmark_serving.py --random-range-ratio, 2026-08): uniform integers from
-// max(1, int(ratio x length)) to length. With a deviation they are drawn as AIPerf draws them: normal,
-// negative draws again, rounded up, at least 1 (random_generator.py of agentx-harness 1.0.12, 2026-10).
+// max(1, int(ratio x length)) to length. Deviations, pairs, a range, pauses and one of several prefixes
+// are drawn as AIPerf draws them, so that its run with the same seed has the same lengths in the same
+// order (0.13, 2026-10).
 func (l Lengths) Corpus() (*corpus.Corpus, error) {
 	ratio, turns := l.RangeRatio, max(l.Turns, 1)
 	if ratio == 0 {
@@ -62,34 +68,30 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 		return nil, fmt.Errorf("pauses of %v ms, deviation %v, times %v: need 0 to %v ms and a factor of at most 1e6", l.Pause, l.PauseDev, l.PauseRatio, float64(MaxPause))
 	case (l.InDev > 0 || l.OutDev > 0) && ratio != 1:
 		return nil, fmt.Errorf("a range ratio of %v and deviations of lengths: give one of them", l.RangeRatio)
+	case len(l.Pairs) > 0 && l.Range != nil, (len(l.Pairs) > 0 || l.Range != nil) && (l.InDev > 0 || l.OutDev > 0 || ratio != 1):
+		return nil, fmt.Errorf("pairs of lengths, a range of them, a range ratio and deviations: give one of them")
 	case l.Prefixes < 0 || l.Prefixes > 1 && int64(l.Prefixes) > 1<<31/max(l.Prefix/lengthsBlock, 1):
 		return nil, fmt.Errorf("%d different prefixes of %d tokens: at most %d blocks can be told apart", l.Prefixes, l.Prefix, 1<<31)
 	case l.Prefix < 0 || !(l.SharedShare >= 0 && l.SharedShare <= 1):
 		return nil, fmt.Errorf("prefix of %d tokens with a shared part of %v: need at least 0 tokens and a share from 0 to 1", l.Prefix, l.SharedShare)
 	}
-	// A normal draw of the polar method is at most this many deviations off.
-	const far = 12
-	perTurn := float64((l.Prefix+l.In)/lengthsBlock+(l.Out+lengthsBlock-1)/lengthsBlock+2) + far*(l.InDev+l.OutDev)/lengthsBlock
-	if need := perTurn * (float64(turns) + far*l.TurnsDev) * float64(l.Conversations); need > 1<<31 {
+	if len(l.Pairs) > 0 {
+		if err := checkPairs(l.Pairs); err != nil {
+			return nil, err
+		}
+	}
+	if l.Range != nil {
+		if err := l.Range.check(); err != nil {
+			return nil, err
+		}
+	}
+	mostIn, mostOut := l.largest()
+	perTurn := float64(l.Prefix/lengthsBlock) + mostIn/lengthsBlock + mostOut/lengthsBlock + 3
+	if need := perTurn * (float64(turns) + 12*l.TurnsDev) * float64(l.Conversations); need > 1<<31 {
 		return nil, fmt.Errorf("%d conversations of %d turns need %.0f blocks: at most %d can be told apart", l.Conversations, turns, need, 1<<31)
 	}
-	rng := newPCG64(laneSeed(l.Seed, "lengths", 0))
-	draw := func(n int64) int64 {
-		low := max(1, int64(ratio*float64(n)))
-		return low + int64(rng.intn(uint32(min(n-low, 1<<32-2)+1)))
-	}
-	normal := func(what string, dev float64) func(n int64) int64 {
-		v := intervals{rng: newPCG64(laneSeed(l.Seed, what, 0))}
-		return func(n int64) int64 { return v.around(float64(n), dev) }
-	}
-	drawIn, drawOut := draw, draw
-	if l.InDev > 0 {
-		drawIn = normal("input", l.InDev)
-	}
-	if l.OutDev > 0 {
-		drawOut = normal("output", l.OutDev)
-	}
-	drawTurns, pause, pool := normal("turns", l.TurnsDev), normal("pauses", l.PauseDev), newPCG64(laneSeed(l.Seed, "prefixes", 0))
+	draw, pool := l.turnDraws(), aiperfRandom(l.Seed, "dataset.prompt.prefix")
+	ofTurns, ofPause := aiperfRandom(l.Seed, "composer.conversation.turn_count"), aiperfRandom(l.Seed, "composer.conversation.turn_delay")
 	tr := &corpus.Trace{ID: l.Name, BlockSize: lengthsBlock, Models: []string{""}}
 	if tr.ID == "" {
 		tr.ID = "lengths"
@@ -120,17 +122,18 @@ func (l Lengths) Corpus() (*corpus.Corpus, error) {
 		}
 		n := turns
 		if l.TurnsDev > 0 {
-			n = int(drawTurns(int64(turns)))
+			n = int(ofTurns.around(float64(turns), l.TurnsDev))
 		}
 		for k := range n {
-			in += drawIn(l.In)
+			length, out := draw()
+			in += length
 			if k == 0 {
 				blocks = append(make([]uint32, 0, in/lengthsBlock+1), head...)
 			}
 			blocks = fresh(blocks[:len(blocks):cap(blocks)], in/lengthsBlock)
-			t := corpus.Turn{In: in, Out: drawOut(l.Out), Blocks: blocks[:len(blocks):len(blocks)]}
+			t := corpus.Turn{In: in, Out: out, Blocks: blocks[:len(blocks):len(blocks)]}
 			if k > 0 && l.Pause > 0 {
-				t.ThinkNs = int64(float64(pause(int64(l.Pause))) * cmp.Or(l.PauseRatio, 1) * 1e6)
+				t.ThinkNs = int64(float64(ofPause.around(math.Trunc(l.Pause), l.PauseDev)) * cmp.Or(l.PauseRatio, 1) * 1e6)
 			}
 			s.Turns = append(s.Turns, t)
 			in += t.Out // the answer becomes part of the prompt after it

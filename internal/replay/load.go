@@ -5,103 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/record"
 )
-
-// Load are the knobs of every mode that is not agentic replay. Its conversations are the
-// streams of the corpus that no other stream spawns, unless EachTurn is set: each sends its turns one after the other.
-type Load struct {
-	Arrival Arrival `json:"arrival"`
-	Rate    float64 `json:"rate,omitempty"`  // arrivals per second: requests for Constant to Gamma, turns of all users for Users
-	Shape   float64 `json:"shape,omitempty"` // of Gamma intervals, above 0
-	Seed    uint64  `json:"seed"`            // of the intervals
-
-	// Concurrency is the number of conversations that may be live, their gaps included; 0 is
-	// no limit, which Closed does not have. RampNs opens them one by one over a time.
-	Concurrency int   `json:"concurrency,omitempty"`
-	RampNs      int64 `json:"ramp_ns,omitempty"`
-	// PrefillConcurrency is the number of requests that may wait for their first token; 0 is
-	// no limit. It needs a target that tells first tokens.
-	PrefillConcurrency int `json:"prefill_concurrency,omitempty"`
-
-	// Speed divides recorded times of Schedule; 0 means 1. Conversations that begin outside
-	// [FromNs, ToNs) of the recording are left out; a ToNs of 0 is its end.
-	Speed  float64 `json:"speed,omitempty"`
-	FromNs int64   `json:"from_ns,omitempty"`
-	ToNs   int64   `json:"to_ns,omitempty"`
-
-	// EachTurn makes a conversation of every turn of every stream, so that nothing waits for anything
-	// but its time: a file of requests that name no session is sent as it stands.
-	EachTurn bool `json:"each_turn,omitempty"`
-	// FromSet takes FromNs as the zero of the recording although it is 0; else a FromNs of 0 is the
-	// first conversation's start.
-	FromSet bool `json:"from_set,omitempty"`
-
-	NumUsers int `json:"users,omitempty"` // users at once
-	// FromFirstTurn has the users that are there at the start send the first turns of their
-	// conversations, in AIPerf's order, in place of the last ones.
-	FromFirstTurn bool `json:"from_first_turn,omitempty"`
-
-	// Passes is how often the list of conversations is sent, each pass after the one before it
-	// has ended; 0 means 1. Request.Play is the pass. Loop sends it for as long as the run lasts.
-	Passes int  `json:"passes,omitempty"`
-	Loop   bool `json:"loop,omitempty"`
-
-	// WarmupRequests are first turns that are sent before, at the same concurrency: those of the
-	// last conversations of the list, which is sent without them, so that nothing is warm.
-	WarmupRequests int    `json:"warmup_requests,omitempty"`
-	MaxRequests    uint64 `json:"max_requests,omitempty"` // profiling requests; 0 is no limit
-	DurationNs     int64  `json:"duration_ns,omitempty"`  // of the profiling phase; 0 is no limit
-	GraceNs        int64  `json:"grace_ns,omitempty"`     // for what is in flight after DurationNs; negative is unlimited
-	DrainNs        int64  `json:"drain_ns,omitempty"`     // for outcomes after a cancellation; 0 means 10 s
-	MaxOut         int64  `json:"max_out,omitempty"`      // cap on output tokens asked for; 0 is none
-	// FreeOutput asks for no number of output tokens: the server ends its answers.
-	FreeOutput bool `json:"free_output,omitempty"`
-
-	// FailedThreshold is as in Options, with the users of Users as the concurrency, and a prompt
-	// that was too long is a failure.
-	FailedThreshold float64 `json:"failed_threshold,omitempty"`
-	NoGaps          bool    `json:"no_gaps,omitempty"` // a turn follows the one before it at once
-}
-
-func (o *Load) check(n int) error {
-	switch {
-	case n == 0:
-		return fmt.Errorf("there is no conversation to send")
-	case o.Arrival > Users:
-		return fmt.Errorf("arrival %d is unknown", o.Arrival)
-	case o.Concurrency < 0 || o.PrefillConcurrency < 0:
-		return fmt.Errorf("concurrency %d and prefill concurrency %d: neither may be negative", o.Concurrency, o.PrefillConcurrency)
-	case o.Concurrency > MaxLanes || o.PrefillConcurrency > MaxLanes || o.Arrival == Users && o.NumUsers > MaxLanes:
-		return fmt.Errorf("concurrency %d, prefill concurrency %d, %d users: each is at most %d", o.Concurrency, o.PrefillConcurrency, o.NumUsers, MaxLanes)
-	case o.MaxOut < 0 || o.DrainNs < 0:
-		return fmt.Errorf("cap on output is %d tokens and drain %v: neither may be negative", o.MaxOut, time.Duration(o.DrainNs))
-	case o.Arrival == Closed && o.Concurrency == 0:
-		return fmt.Errorf("a closed loop needs a concurrency of at least 1")
-	case o.Arrival >= Constant && o.Arrival <= Gamma || o.Arrival == Users:
-		if !(o.Rate > 0) || math.IsInf(o.Rate, 0) {
-			return fmt.Errorf("request rate is %v per second: need more than 0", o.Rate)
-		}
-	}
-	switch {
-	case o.Arrival == Gamma && (!(o.Shape > 0) || math.IsInf(o.Shape, 0)):
-		return fmt.Errorf("gamma shape is %v: need more than 0 (1 is Poisson)", o.Shape)
-	case o.Arrival == Users && o.NumUsers < 1:
-		return fmt.Errorf("%d users: need at least 1", o.NumUsers)
-	case o.Arrival == Schedule && (!(o.Speed >= 0) || math.IsInf(o.Speed, 0)):
-		return fmt.Errorf("speed is %v: need more than 0", o.Speed)
-	case o.Loop && o.DurationNs == 0 && o.MaxRequests == 0:
-		return fmt.Errorf("nothing ends the run: a loop needs a duration or a number of requests")
-	case o.Loop && o.Arrival == Schedule:
-		return fmt.Errorf("a schedule has an end and can't be looped")
-	case !(o.FailedThreshold >= 0 && o.FailedThreshold <= 1):
-		return fmt.Errorf("failed-request threshold is %v: need a share from 0 to 1", o.FailedThreshold)
-	}
-	return nil
-}
 
 // unit is a conversation of the corpus.
 type unit struct {
@@ -133,11 +40,12 @@ type talk struct {
 	warmup     bool
 }
 
-// loadEvent is the time of a talk, or without one an arrival of the rate.
+// loadEvent is the time of a talk, or without one an arrival of the rate, or of a ramp that opens a slot.
 type loadEvent struct {
 	at   int64
 	seq  uint64
 	talk *talk
+	step ramp
 }
 
 func (a loadEvent) before(b loadEvent) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
@@ -153,12 +61,18 @@ type load struct {
 	started, stopped, graced bool
 	warming                  int   // warm-up requests that have not ended
 	t0, end                  int64 // of the profiling phase
-	nextUnit, pass           int   // what take gives next
+	nextUnit, pass, taken    int   // what take gives next, and how often it gave
 
 	live      int // conversations that hold a slot
 	freeLanes []int
 	lanes     int
 	prefills  map[uint64]bool
+	open      [steps]int // slots that a ramp has opened; without one all
+	phase     record.Phase
+
+	order   []int // of a shuffled list
+	shuffle *pcg64
+	random  *pyRandom
 
 	events heap[loadEvent]
 	seq    uint64
@@ -175,11 +89,7 @@ type load struct {
 // is kept once it is set: a request that finds no slot, or whose turn before has not ended,
 // goes out late and says so.
 func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
-	l := &load{
-		talks: map[uint64]*talk{}, prefills: map[uint64]bool{},
-		seen: map[*corpus.Trace]*blockSet{}, end: math.MaxInt64,
-		ivals: intervals{kind: o.Arrival, rate: o.Rate, shape: o.Shape, rng: newPCG64(laneSeed(o.Seed, "arrivals", 0))},
-	}
+	l := newLoad(o)
 	for _, t := range c.Traces {
 		from := len(l.units)
 		for i := range t.Streams {
@@ -203,19 +113,27 @@ func NewLoad(c *corpus.Corpus, o Load) (*Scheduler, error) {
 			o.FromNs = l.units[0].start()
 		}
 	}
-	if o.WarmupRequests < 0 || o.WarmupRequests >= len(l.units) {
-		return nil, fmt.Errorf("load on %s: %d of %d conversations for the warm-up leave none to send", c.Name, o.WarmupRequests, len(l.units))
+	warm := o.WarmupRequests
+	if o.Warmup != nil {
+		warm = o.Warmup.Conversations
 	}
-	cut := len(l.units) - o.WarmupRequests
+	if warm < 0 || warm >= len(l.units) {
+		return nil, fmt.Errorf("load on %s: %d of %d conversations for the warm-up leave none to send", c.Name, warm, len(l.units))
+	}
+	cut := len(l.units) - warm
 	l.units, l.warm = l.units[:cut], l.units[cut:]
-	o.Passes = max(o.Passes, 1)
-	if o.Speed == 0 {
-		o.Speed = 1
+	if o.Warmup != nil && warm == 0 {
+		l.warm = l.units
 	}
-	l.o = o
+	l.o = o.settled()
 	l.s = newScheduler(o.DrainNs, o.FailedThreshold, max(o.Concurrency, o.NumUsers))
 	l.s.firstTokens = o.PrefillConcurrency > 0
 	l.s.m = l
+	if o.Warmup != nil {
+		if err := l.warmed(); err != nil {
+			return nil, fmt.Errorf("load on %s: warm-up: %w", c.Name, err)
+		}
+	}
 	return l.s, nil
 }
 
@@ -237,6 +155,14 @@ func (o *Load) Skips(c *corpus.Corpus) (n, of int) {
 	return n, of
 }
 
+func newLoad(o Load) *load {
+	return &load{
+		talks: map[uint64]*talk{}, prefills: map[uint64]bool{},
+		seen: map[*corpus.Trace]*blockSet{}, end: math.MaxInt64, phase: record.Profiling,
+		ivals: newIntervals(&o), open: [steps]int{sessions: o.Concurrency, waiting: o.PrefillConcurrency},
+	}
+}
+
 func (o *Load) inWindow(t *corpus.Turn) bool {
 	at := t.StartNs
 	return o.Arrival != Schedule || at >= o.FromNs && (o.ToNs <= 0 || at < o.ToNs)
@@ -256,13 +182,21 @@ func (l *load) begin(t int64) {
 // profile begins the phase that counts.
 func (l *load) profile(t int64) {
 	l.t0 = t
-	l.s.n.ProfilingStart = t
+	if l.phase == record.Profiling {
+		l.s.n.ProfilingStart = t
+	}
+	l.ramps(t)
 	if l.o.DurationNs > 0 {
 		l.end = t + l.o.DurationNs
 	}
 	switch l.o.Arrival {
 	case Closed:
-		l.fill(func(slot int) int64 { return t + l.o.RampNs*int64(slot)/int64(l.o.Concurrency) })
+		l.fill(func(slot int) int64 {
+			if l.o.AsAIPerf {
+				return t
+			}
+			return t + l.o.RampNs*int64(slot)/int64(l.o.Concurrency)
+		})
 	case Schedule:
 		for i := range l.units {
 			l.at(l.scheduled(i, 0), &talk{unit: i})
@@ -286,6 +220,9 @@ func (l *load) scheduled(u, turn int) int64 {
 
 // take is the next conversation of the list, nil when there is none now.
 func (l *load) take() *talk {
+	if !l.more() {
+		return nil
+	}
 	if l.nextUnit == len(l.units) {
 		// A counted pass begins after the one before it has ended.
 		if !l.o.Loop && (l.pass+1 >= l.o.Passes || l.live > 0) {
@@ -295,12 +232,18 @@ func (l *load) take() *talk {
 		l.pass++
 	}
 	l.nextUnit++
-	return &talk{unit: l.nextUnit - 1, pass: l.pass}
+	l.taken++
+	return &talk{unit: l.sampled(l.nextUnit - 1), pass: l.pass}
+}
+
+// more tells that the list has conversations left, now or once a pass has ended.
+func (l *load) more() bool {
+	return (l.nextUnit < len(l.units) || l.o.Loop || l.pass+1 < l.o.Passes) && (l.o.MaxConversations == 0 || l.taken < l.o.MaxConversations)
 }
 
 // fill gives every free slot of a closed loop a conversation.
 func (l *load) fill(when func(slot int) int64) {
-	for l.live < l.o.Concurrency {
+	for l.live < l.open[sessions] {
 		k := l.take()
 		if k == nil {
 			return
@@ -316,7 +259,7 @@ func (l *load) at(t int64, k *talk) {
 	k.due, k.timed = t, false
 	l.seq++
 	l.timers++
-	l.events.push(loadEvent{t, l.seq, k})
+	l.events.push(loadEvent{at: t, seq: l.seq, talk: k})
 }
 
 func (l *load) tick() {
@@ -338,6 +281,10 @@ func (l *load) due(t int64) {
 			break
 		}
 		e := l.events.pop()
+		if e.step != none {
+			l.widen(e)
+			continue
+		}
 		if e.talk == nil {
 			l.arrival(e.at)
 			continue
@@ -380,6 +327,8 @@ func (l *load) arrival(at int64) {
 		l.idleTalks = l.idleTalks[1:]
 		k.due = at
 		l.ready = append(l.ready, k)
+	} else if l.o.AsAIPerf && l.o.Concurrency > 0 && l.live+len(l.fresh) >= l.open[sessions] {
+		// The next arrival tries again.
 	} else if k := l.take(); k != nil {
 		k.due = at
 		l.fresh = append(l.fresh, k)
@@ -405,10 +354,10 @@ func (l *load) pump(t int64) {
 	}
 }
 
-func (l *load) hasSlot() bool { return l.o.Concurrency == 0 || l.live < l.o.Concurrency }
+func (l *load) hasSlot() bool { return l.o.Concurrency == 0 || l.live < l.open[sessions] }
 
 func (l *load) mayPrefill() bool {
-	return l.o.PrefillConcurrency == 0 || len(l.prefills) < l.o.PrefillConcurrency
+	return l.o.PrefillConcurrency == 0 || len(l.prefills) < l.open[waiting]
 }
 
 // of is the conversation of a talk.
@@ -423,13 +372,16 @@ func (l *load) send(k *talk, t int64) {
 	u := l.of(k)
 	turn := &u.turns()[k.turn]
 	q := Request{
-		Phase: record.Profiling, Lane: k.lane, Play: k.pass, Tree: fmt.Sprintf("%d.%d", k.unit, k.pass),
+		Phase: l.phase, Lane: k.lane, Play: k.pass, Tree: fmt.Sprintf("%d.%d", k.unit, k.pass),
 		Trace: u.trace, Stream: u.stream, Turn: u.first + k.turn, MaxOut: max(1, turn.Out),
 		Intended: k.due, Queued: t, Ceiling: l.ceiling(u.trace, turn),
 		Shared: len(turn.Blocks),
 	}
-	if k.warmup {
+	if k.warmup || l.phase == record.Primer {
 		q.Phase, q.Tree = record.Primer, fmt.Sprintf("warmup.%d", k.unit)
+		if k.pass > 0 {
+			q.Tree += fmt.Sprintf(".%d", k.pass)
+		}
 	}
 	if l.o.MaxOut > 0 {
 		q.MaxOut = min(q.MaxOut, l.o.MaxOut)
@@ -445,7 +397,11 @@ func (l *load) send(k *talk, t int64) {
 	}
 	if !k.warmup {
 		l.pace(k)
-		if l.o.MaxRequests > 0 && l.s.n.Profiling >= l.o.MaxRequests {
+		sent := l.s.n.Profiling
+		if l.phase == record.Primer {
+			sent = l.s.n.Primers
+		}
+		if l.o.MaxRequests > 0 && sent >= l.o.MaxRequests {
 			l.finish(t)
 		}
 	}
@@ -550,9 +506,8 @@ func (l *load) lane() int {
 
 // exhaust ends the run when no conversation is left.
 func (l *load) exhaust(t int64) {
-	more := l.nextUnit < len(l.units) || l.o.Loop || l.pass+1 < l.o.Passes
-	if l.live == 0 && l.timers == 0 && len(l.fresh)+len(l.ready) == 0 && !more {
-		if t < l.end && l.end != math.MaxInt64 {
+	if l.live == 0 && l.timers == 0 && len(l.fresh)+len(l.ready) == 0 && !l.more() {
+		if t < l.end && l.end != math.MaxInt64 && l.phase == record.Profiling {
 			l.s.ranOut = max(1, t-l.t0)
 		}
 		l.finish(t)

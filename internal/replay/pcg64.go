@@ -118,6 +118,16 @@ func (p *pcg64) intn(n uint32) uint32 {
 	return uint32(m >> 32)
 }
 
+// upTo is uniform in [0, n] as Generator.shuffle of a list draws it: as many bits as n has, again while
+// they are above it.
+func (p *pcg64) upTo(n uint32) uint32 {
+	for {
+		if v := p.next32() & (1<<bits.Len32(n) - 1); v <= n {
+			return v
+		}
+	}
+}
+
 // laneSeed is the seed of one lane's draw on one trace: the first eight bytes, big-endian, of
 // SHA-256 over "<seed>:<trace>:<lane>" (AIPerf trajectory_source.py, 2026-08).
 func laneSeed(seed uint64, trace string, lane int) uint64 {
