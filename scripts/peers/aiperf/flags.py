@@ -22,7 +22,7 @@ FILES = {
     "mooncake": [
         {"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [1, 2]},
         {"timestamp": 150, "input_length": 900, "output_length": 6, "hash_ids": [1, 3]},
-        {"timestamp": 300, "input_length": 1300, "output_length": 7, "hash_ids": [1, 2, 4]},
+        {"timestamp": 300, "input_length": 1300, "output_length": 7, "hash_ids": [1, 6, 7]},
         {"timestamp": 900, "input_length": 600, "output_length": 8, "hash_ids": [9, 10]},
     ],
     "sessions": [
