@@ -72,6 +72,9 @@ With --serving it forms the row of a fixed-length run from the JSON of benchmark
 			if row.NoSummary {
 				fmt.Fprintf(app.Err, "weir: %s: there is no %s: the row has no data set and no hit rate at infinite capacity, and nothing says whether the server was simulated\n", resultDir, inferencex.SummaryFile)
 			}
+			for _, w := range row.Warnings {
+				fmt.Fprintf(app.Err, "weir: %s: %s\n", resultDir, w)
+			}
 			return app.saveRow(row, filepath.Join(outputDir, filename+".json"))
 		},
 	}

@@ -82,7 +82,7 @@ func (p *profile) run(ctx context.Context) error {
 	}
 	files, err := aiperf.Export(b, r, p.out)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; not all of AIPerf's files are written; the run itself is whole in %s, and 'weir aggregate' reads it from there", err, bundle)
 	}
 	return p.say(r, bundle, files)
 }

@@ -97,7 +97,7 @@ func Export(b *record.Bundle, r *result.Result, o Options) (Files, error) {
 		if f.data == nil {
 			continue
 		}
-		if err := os.WriteFile(f.path, f.data, 0o666); err != nil {
+		if err := whole(f.path, os.WriteFile(f.path, f.data, 0o666)); err != nil {
 			return files, err
 		}
 		files = append(files, f.path)
@@ -117,12 +117,20 @@ func Export(b *record.Bundle, r *result.Result, o Options) (Files, error) {
 		path string
 		data []byte
 	}{{name("server_metrics_export.json", "_server_metrics.json"), js}, {name("server_metrics_export.csv", "_server_metrics.csv"), table}} {
-		if err := os.WriteFile(f.path, f.data, 0o666); err != nil {
+		if err := whole(f.path, os.WriteFile(f.path, f.data, 0o666)); err != nil {
 			return files, err
 		}
 		files = append(files, f.path)
 	}
 	return files, nil
+}
+
+// whole leaves no torn file where writing one failed, which its readers would take for the run.
+func whole(path string, err error) error {
+	if at, statErr := os.Stat(path); err == nil || statErr != nil || !at.Mode().IsRegular() {
+		return err
+	}
+	return errors.Join(err, os.Remove(path))
 }
 
 type metadata struct {
@@ -207,7 +215,7 @@ func records(b *record.Bundle, s *summary, path string, none bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() { err = whole(path, errors.Join(err, f.Close())) }()
 	return lines(b, f, s.add)
 }
 

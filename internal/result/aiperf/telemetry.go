@@ -88,7 +88,7 @@ func readTelemetry(b *record.Bundle, path string) (t *telemetry, err error) {
 	var w *bufio.Writer
 	defer func() {
 		if f != nil {
-			err = errors.Join(err, w.Flush(), f.Close())
+			err = whole(path, errors.Join(err, w.Flush(), f.Close()))
 		}
 	}()
 	for s, err := range b.Samples() {

@@ -42,7 +42,15 @@ func rowOf(b *record.Bundle, env Env, o Options) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Dir, err)
 	}
+	if p.Unified == nil && !p.Multinode { // the shape of a server that ran already: the GPUs have to be told, the rest has InferenceX's defaults
+		pointEnv["EP_SIZE"], pointEnv["DP_ATTENTION"] = "1", "false"
+	}
 	env = over(env, pointEnv)
+	if multi, _ := env("IS_MULTINODE"); !strings.EqualFold(multi, "true") {
+		if _, ok := env("TP"); !ok {
+			return nil, fmt.Errorf("%s: the point does not say how many GPUs served it: set TP, or give --gpus to the run", b.Dir)
+		}
+	}
 	if p.Scenario == spec.FixedSeqLen {
 		bench, err := benchmark(b, p)
 		if err != nil {
@@ -57,9 +65,6 @@ func rowOf(b *record.Bundle, env Env, o Options) (any, error) {
 	q, row, err := readPoint(env)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Dir, err)
-	}
-	if _, ok := env("TP"); !ok && !row.Multinode {
-		return nil, fmt.Errorf("%s: the point does not say how many GPUs served it: set TP", b.Dir)
 	}
 	in, err := inputsOf(b)
 	if err != nil {

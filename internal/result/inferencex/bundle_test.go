@@ -223,8 +223,15 @@ func TestServingBundle(t *testing.T) {
 	}
 	p.Unified = nil
 	b, _ = bundleOf(t, &p, nil)
-	if _, _, err = FromBundle(b, nothing, Options{}); err == nil || !strings.Contains(err.Error(), "TP is not set") {
+	if _, _, err = FromBundle(b, nothing, Options{}); err == nil || !strings.Contains(err.Error(), "set TP, or give --gpus") {
 		t.Errorf("without GPUs: %v", err)
+	}
+	row, _, err = FromBundle(b, envOnly(map[string]string{"TP": "2"}), Options{})
+	if err != nil {
+		t.Fatalf("with TP alone, as the documents say: %v", err)
+	}
+	if m := row.(map[string]any); m["tp"] != 2 || m["ep"] != 1 || m["dp_attention"] != "false" || math.Abs(m["tput_per_gpu"].(float64)-4020/dur/2) > 1e-9 {
+		t.Errorf("with TP alone: %v", m)
 	}
 }
 

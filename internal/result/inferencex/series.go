@@ -64,6 +64,9 @@ func readScraped(path string) (*scraped, error) {
 	}
 	defer f.Close()
 	if err := m.read(json.NewDecoder(&finite{r: bufio.NewReaderSize(newUnsliced(f), 1<<20)})); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			err = fmt.Errorf("the file is torn, it ends in the middle of %w", err)
+		}
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return m, nil

@@ -108,7 +108,7 @@ func (s *servingRow) single() {
 	}
 	tp, ep := s.requiredNumber("TP"), s.requiredNumber("EP_SIZE")
 	pp, dcp, pcp := s.positive("PP_SIZE"), s.positive("DCP_SIZE"), s.positive("PCP_SIZE")
-	if tp < 1 {
+	if _, set := s.env("TP"); set && tp < 1 {
 		s.fail("TP=%d: it must be at least 1", tp)
 	}
 	maps.Copy(s.row, map[string]any{
