@@ -120,6 +120,11 @@ func (w *jsonWriter) close(empty bool, c byte) {
 }
 
 func (w *jsonWriter) line() {
+	const deep = "\n                                "
+	if n := 1 + 2*w.depth; n <= len(deep) {
+		w.b = append(w.b, deep[:n]...)
+		return
+	}
 	w.b = append(w.b, '\n')
 	for range w.depth {
 		w.b = append(w.b, "  "...)
@@ -137,6 +142,9 @@ func appendNumber(b []byte, v float64, err error) ([]byte, error) {
 			err = fmt.Errorf("%v is no number in JSON", v)
 		}
 		return b, err
+	}
+	if n := int64(v); float64(n) == v && n > -1e15 && n < 1e15 && (n != 0 || !math.Signbit(v)) {
+		return strconv.AppendInt(b, n, 10), err // most are counts
 	}
 	if a := math.Abs(v); a == 0 || a >= 1e-6 && a < 1e21 {
 		return strconv.AppendFloat(b, v, 'f', -1, 64), err

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -158,6 +159,16 @@ func encoded(t interface{ Fatal(...any) }, v any) []byte {
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// TestCell: a number of a table has two digits, as strconv gives them.
+func TestCell(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := someNumber.Draw(t, "number")
+		if got, want := string(appendCell(nil, v)), strconv.FormatFloat(v, 'f', 2, 64); got != want {
+			t.Fatalf("%v is %s, want %s", v, got, want)
+		}
+	})
 }
 
 // TestEncodeFamilies: so has what server_metrics_export.json holds, whose structs have a form of their own.

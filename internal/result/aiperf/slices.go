@@ -58,7 +58,7 @@ func (s *summary) slices(c *curves) (js, table []byte, err error) {
 					continue
 				}
 				table = append(append(append(append(append(table, line...), title...), ','), statNames[k]...), ',')
-				table = append(strconv.AppendFloat(table, v, 'f', 2, 64), "\r\n"...)
+				table = append(appendCell(table, v), "\r\n"...)
 			}
 		}
 		list = append(list, doc)

@@ -3,6 +3,7 @@ package aiperf
 import (
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/weirbench/weir/internal/result"
 )
@@ -71,6 +72,14 @@ func (s *stats) sum() float64 {
 	return s.v[statSum]
 }
 
+// appendCell writes a number with two digits.
+func appendCell(b []byte, v float64) []byte {
+	if n := int64(v); float64(n) == v && n > -1e15 && n < 1e15 && (n != 0 || !math.Signbit(v)) {
+		return append(strconv.AppendInt(b, n, 10), ".00"...)
+	}
+	return strconv.AppendFloat(b, v, 'f', 2, 64)
+}
+
 func (s *stats) json(w *jsonWriter) {
 	if s == nil {
 		w.b = append(w.b, "null"...)
@@ -79,7 +88,8 @@ func (s *stats) json(w *jsonWriter) {
 	first := w.open('{')
 	for k := range statN {
 		if v, ok := s.get(k); ok {
-			w.key(&first, statNames[k])
+			w.next(&first)
+			w.b = append(append(append(w.b, '"'), statNames[k]...), `": `...)
 			w.number(v)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirbench/weir/internal/record"
@@ -383,7 +382,7 @@ func table(m map[string]*stats) []byte {
 // cell is a number with two digits; empty for one that is not there.
 func (s *stats) cell(k stat) string {
 	if v, ok := s.get(k); ok {
-		return strconv.FormatFloat(v, 'f', 2, 64)
+		return string(appendCell(nil, v))
 	}
 	return ""
 }
