@@ -111,7 +111,7 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 	answered := map[string]int64{} // when each endpoint last did
 	failing := map[string]bool{}   // its last scrape brought nothing
 	limit := max(every, 5*time.Second)
-	sc, err := scrape.New(scrape.Options{URLs: urls, Every: every, Timeout: limit, Now: now, Write: func(s *record.Sample) error {
+	sc, err := scrape.New(scrape.Options{URLs: urls, Every: every / 2, Timeout: limit, Now: now, Write: func(s *record.Sample) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if failing[s.Source] = s.Error != ""; s.Error != "" {
@@ -165,11 +165,11 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 			for k, x := range v {
 				c[k] = x
 			}
-			out = append(out, record.Sample{Source: u, Values: c})
+			out = append(out, record.Sample{At: answered[u], Source: u, Values: c})
 		}
 		return out
 	}
-	last, lastAt := take(), now()
+	last := take()
 	failed := map[string]int64{}
 	shown := -1 // of the endpoints that answer, in the last head
 	sc.Start()
@@ -194,7 +194,7 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 		case <-tick.C:
 		}
 		next, at := take(), now()
-		p := between(last, next, float64(at-lastAt)/1e9)
+		p := between(last, next)
 		p.Answering, p.Endpoints = len(next), len(sc.Reports())
 		p.AtS = math.Round(float64(at)/1e6) / 1e3
 		for _, r := range sc.Reports() {
@@ -204,7 +204,7 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 				p.Errors = append(p.Errors, r.URL+": "+r.Error)
 			}
 		}
-		last, lastAt = next, at
+		last = next
 		if err := p.print(app, line%20 == 0 || p.Answering != shown); err != nil {
 			return err
 		}
@@ -216,20 +216,31 @@ func watch(ctx context.Context, app *App, urls []string, every, span time.Durati
 	return err
 }
 
-// between says what happened from one set of samples to the next, seconds apart.
-func between(last, next []record.Sample, seconds float64) period {
+// between says what happened from one set of samples to the next. Rates are over the time between the samples, which
+// are as far apart as the periods only on average.
+func between(last, next []record.Sample) period {
 	c := scrape.NewCounters(0, "")
-	before := map[string]bool{}
+	before := map[string]int64{}
 	for i := range last {
+		before[last[i].Source] = last[i].At
 		last[i].At = 0
 		c.Add(&last[i])
-		before[last[i].Source] = true
 	}
+	seconds, newer := 0.0, 0.0
 	for i := range next {
-		if before[next[i].Source] { // of one that has come back nobody knows how much was in the period
+		if at, ok := before[next[i].Source]; ok { // of one that has come back nobody knows how much was in the period
+			if next[i].At > at {
+				seconds += float64(next[i].At-at) / 1e9
+				newer++
+			}
+			at = next[i].At
 			next[i].At = 1
 			c.Add(&next[i])
+			next[i].At = at
 		}
+	}
+	if newer > 0 {
+		seconds /= newer
 	}
 	rate := func(q engine.Quantity) *float64 {
 		v, ok := c.Total(q)

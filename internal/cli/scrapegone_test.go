@@ -21,9 +21,9 @@ import (
 func TestScrapeLeavesOut(t *testing.T) {
 	material.RealTime(t)
 	var gone atomic.Bool
-	var asked atomic.Int64
 	var urls []string
 	for i := range 3 {
+		var asked atomic.Int64
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			if i == 2 && gone.Load() {
 				panic(http.ErrAbortHandler)
