@@ -65,6 +65,9 @@ func (p *profile) run(ctx context.Context) error {
 	if err := ex.Fits(j); err != nil {
 		return failure(err)
 	}
+	if text := ex.Crowded(j); text != "" {
+		fmt.Fprintf(p.app.Err, "weir: %s\n", text)
+	}
 	bundle := filepath.Join(p.out.Dir, "weir-bundle-"+time.Now().UTC().Format("20060102T150405.000"))
 	status := newStatus(p.app, "aiperf profile")
 	j.Progress = status.show

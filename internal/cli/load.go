@@ -149,6 +149,9 @@ func (f *loadFlags) run(ctx context.Context, app *App) error {
 	if err := ex.Fits(j); err != nil {
 		return failure(err)
 	}
+	if text := ex.Crowded(j); text != "" {
+		fmt.Fprintf(app.Err, "weir: %s\n", text)
+	}
 	if f.out == "" {
 		stamp := time.Now().UTC().Format("20060102T150405")
 		f.out = freshFolder(filepath.Join("weir-runs", fmt.Sprintf("load-%s-%s-%s", fileName(f.model), f.mode, stamp)))

@@ -83,17 +83,52 @@ func (c *Config) Fits(p *Plan) error {
 	return c.fits(p, m)
 }
 
+// Room is how many requests of this configuration the machine has room for at once, and what it is that
+// bounds them.
+func (c *Config) Room() (n int, of string, err error) {
+	m, err := thisMachine()
+	if err != nil {
+		return 0, "", err
+	}
+	n, of = c.room(m, true)
+	return n, of, nil
+}
+
+// room counts local ports only when asked to: a name may stand for several addresses, each with as
+// many.
+func (c *Config) room(m machine, ports bool) (n int, of string) {
+	perConn, bytes := c.each()
+	most := m.memory / bytes
+	of = fmt.Sprintf("%d MiB of memory, %d kB each", m.memory>>20, bytes>>10)
+	if files := (m.files - min(m.files, spareFiles)) * uint64(perConn); files < most {
+		most, of = files, fmt.Sprintf("%d open files less %d", m.files, spareFiles)
+		if perConn > 1 {
+			of += fmt.Sprintf(", %d requests a connection", perConn)
+		}
+	}
+	if at := m.ports * uint64(max(len(c.URLs), 1)) * uint64(perConn); ports && at < most {
+		most, of = at, fmt.Sprintf("%d local ports towards each of %d base URLs", m.ports, max(len(c.URLs), 1))
+	}
+	return int(min(most, 1<<40)), of
+}
+
+// each is how many requests share a connection and what memory one takes.
+func (c *Config) each() (perConn int, bytes uint64) {
+	switch {
+	case c.Protocol == HTTP2 || c.Protocol == H2C:
+		return streamsPerConn, bytesPerGoroutine
+	case len(c.URLs) > 0 && strings.HasPrefix(c.URLs[0], "https:"):
+		return 1, bytesPerGoroutine
+	}
+	return 1, bytesPerWire
+}
+
 func (c *Config) fits(p *Plan, m machine) error {
 	n := p.InFlight()
 	if n <= 0 {
 		return nil
 	}
-	perConn, bytes := 1, uint64(bytesPerWire)
-	if c.Protocol == HTTP2 || c.Protocol == H2C {
-		perConn, bytes = streamsPerConn, bytesPerGoroutine
-	} else if len(c.URLs) > 0 && strings.HasPrefix(c.URLs[0], "https:") {
-		bytes = bytesPerGoroutine
-	}
+	perConn, bytes := c.each()
 	bad := func(need, have uint64, what, fix string) error {
 		return &TooMany{InFlight: n, How: p.how(), Need: need, Have: have, What: what, Fix: fix}
 	}

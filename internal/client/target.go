@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -123,6 +124,7 @@ type Config struct {
 	Count      func(content, reasoning []byte) int64
 	CountEvery uint64
 
+	roomFor  int   // requests at once, in place of what the machine has room for
 	blocking bool  // a goroutine a connection where a poller could read, to measure against
 	unparked bool  // pollers block in system calls, as where the runtime cannot wait for them
 	busyRate int64 // events a second from which a poller naps between reads; 0 is the default
@@ -148,6 +150,9 @@ type Target struct {
 	tls      *tls.Config
 	fixed    string // the headers that every request has, as written
 	dialer   net.Dialer
+
+	room   int    // requests that can be in flight at once
+	roomOf string // for what there is no more
 
 	stampFd    int // keeps the kernel noting arrivals
 	pollers    []*poller
@@ -213,6 +218,16 @@ func New(cfg Config) (*Target, error) {
 	}
 	if err := cfg.Fits(&Plan{Units: cfg.InFlight}); err != nil {
 		return nil, err
+	}
+	m, err := thisMachine()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Protocol != HTTP1 { // how many requests share a connection is the server's to say
+		m.files = math.MaxInt64
+	}
+	if t.room, t.roomOf = cfg.room(m, false); cfg.roomFor > 0 {
+		t.room = cfg.roomFor
 	}
 	t.stampFd = keepStamps()
 	if cfg.Protocol == HTTP1 && !cfg.blocking && slices.ContainsFunc(t.hosts, func(h *host) bool { return !h.secure }) {
@@ -298,9 +313,11 @@ func (t *Target) tokenAt(at int64) {
 func (t *Target) Send(q replay.Request) {
 	x := newExchange(t, q)
 	t.mu.Lock()
-	closed := t.closed
+	closed, full := t.closed, len(t.flying) >= t.room
 	if !closed {
 		t.flying[x] = struct{}{}
+	}
+	if !closed && !full {
 		t.health.most.Store(max(t.health.most.Load(), int64(len(t.flying))))
 	}
 	t.mu.Unlock()
@@ -311,6 +328,8 @@ func (t *Target) Send(q replay.Request) {
 		return
 	}
 	switch {
+	case full:
+		go x.turnAway()
 	case t.cfg.Protocol != HTTP1:
 		go x.runH2()
 	case len(t.pollers) > 0 && !x.host.secure:
@@ -318,6 +337,14 @@ func (t *Target) Send(q replay.Request) {
 	default:
 		go x.run()
 	}
+}
+
+// turnAway ends a request for which the machine has no room: it is not queued, since it would then
+// be late by what nobody asked for.
+func (x *exchange) turnAway() {
+	x.refuse(record.FailClient, "%d requests are in flight and there is no room for more: %s; the request was not sent", x.t.room, x.t.roomOf)
+	x.stop()
+	x.t.finished(x)
 }
 
 // Cancel ends everything that is in flight. Requests sent afterwards are not touched.

@@ -363,6 +363,25 @@ func TestBeyondCalibration(t *testing.T) {
 	}
 }
 
+// TestUnsent: one request that the client could not send makes the result invalid and quotes why,
+// whoever else failed.
+func TestUnsent(t *testing.T) {
+	m := meta()
+	qs := steady(200, m)
+	if r := derived(t, m, qs...); finding(r.Reasons, Unsent) != "" {
+		t.Errorf("nothing failed: %v", r.Reasons)
+	}
+	qs[100].Failure = &record.Failure{Class: record.FailConnect, Detail: "refused"}
+	if r := derived(t, m, qs...); finding(r.Reasons, Unsent) != "" {
+		t.Errorf("the server failed: %v", r.Reasons)
+	}
+	qs[101].Failure = &record.Failure{Class: record.FailClient, Detail: "socket: too many open files"}
+	r := derived(t, m, qs...)
+	if text := finding(r.Reasons, Unsent); r.Valid || !strings.HasPrefix(text, "1 requests") || !strings.HasSuffix(text, "too many open files") {
+		t.Errorf("valid %v, %v", r.Valid, r.Reasons)
+	}
+}
+
 // TestFailedBundle: a bundle that ends with FAILED is never valid.
 func TestFailedBundle(t *testing.T) {
 	w, err := record.CreateBundle(t.TempDir())

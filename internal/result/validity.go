@@ -15,6 +15,7 @@ const (
 	RootWarmup     Code = "root-warmup-failed" // a root stream could not be primed
 	ErrorRate      Code = "error-rate"         // too many requests failed
 	Overflow       Code = "context-overflow"   // too many prompts were too long for the server
+	Unsent         Code = "unsent"             // the client itself could not send requests that were due
 	NoOutput       Code = "no-output-tokens"   // nothing was generated
 	Coverage       Code = "coverage"           // the last token came long before the window's end
 	Cancelled      Code = "cancelled"          // stopped before its end
@@ -114,6 +115,9 @@ func judge(r *Result, b *record.Bundle, t *tally, torn error) {
 		if rate := float64(t.req.Overflow) / float64(n); rate > OverflowLimit {
 			bad(Overflow, "%d of %d prompts were too long for the server: %.2f %%, limit %.2f %%; %s", t.req.Overflow, n, 100*rate, 100*OverflowLimit, t.failures.example(record.FailContextOverflow))
 		}
+	}
+	if f := t.failures[record.FailClient]; f != nil {
+		bad(Unsent, "%d requests that were due were not sent by the client, so this is not the load that was asked for; the first: %s", f.n, f.detail)
 	}
 	if t.req.OK == 0 || t.output.n > 0 && t.output.sum == 0 {
 		bad(NoOutput, "%d requests succeeded and %d output tokens were counted%s", t.req.OK, t.output.sum, t.failures.most())

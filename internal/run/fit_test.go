@@ -51,3 +51,48 @@ func TestTooManyLanes(t *testing.T) {
 		}
 	}
 }
+
+// TestCrowded: a load that nothing caps is refused when requests that go out together do not fit, and
+// is told at what time to answer it outgrows the machine when only many at once would not.
+func TestCrowded(t *testing.T) {
+	made, err := (&replay.Lengths{In: 64, Out: 1, Turns: 1, Conversations: 400, RangeRatio: 1}).Corpus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(apart int64, n int) *corpus.Corpus {
+		tr := &corpus.Trace{ID: "f", BlockSize: 64, Models: []string{"m"}}
+		for i := range n {
+			tr.Streams = append(tr.Streams, corpus.Stream{ID: "f", Parent: min(0, i-1), Join: corpus.Unbound,
+				Turns: []corpus.Turn{{StartNs: int64(i) * apart, In: 64, Out: 1, Blocks: []uint32{uint32(i)}}}})
+		}
+		return &corpus.Corpus{Name: "f", Traces: []*corpus.Trace{tr}}
+	}
+	for name, x := range map[string]struct {
+		c    *corpus.Corpus
+		l    replay.Load
+		room int
+		says string // in part; nothing when it fits
+	}{
+		"a rate that fits":  {made, replay.Load{Arrival: replay.Poisson, Rate: 8}, 400, ""},
+		"a rate":            {made, replay.Load{Arrival: replay.Poisson, Rate: 8}, 100, "400 requests can be in flight if no answer comes, and there is room for 100 (files); at 8 requests/s that is reached when answers take 12.5s"},
+		"a rate for a time": {made, replay.Load{Arrival: replay.Constant, Rate: 8, DurationNs: 10e9}, 100, ""},
+		"a loop":            {made, replay.Load{Arrival: replay.Constant, Rate: 8, Loop: true, DurationNs: 100.1e9}, 100, "800 requests"},
+		"a schedule":        {at(1e9, 500), replay.Load{Arrival: replay.Schedule, EachTurn: true, Speed: 10}, 100, "densest that is reached when answers take 10s"},
+		"with a cap":        {made, replay.Load{Arrival: replay.Poisson, Rate: 8, Concurrency: 7}, 1, ""},
+	} {
+		j := Job{Corpus: x.c, Load: &x.l}
+		said := ""
+		if w := j.crowd(); w != nil {
+			said = crowded(j.Load, w, x.room, "files")
+		}
+		if x.says == "" && said != "" || !strings.Contains(said, x.says) {
+			t.Errorf("%s: %q, want %q", name, said, x.says)
+		}
+	}
+	j := Job{Corpus: at(0, 100_000), Load: &replay.Load{Arrival: replay.Schedule, EachTurn: true}}
+	h := &HTTP{Client: client.Config{URLs: []string{"http://127.0.0.1:1"}}}
+	many := (*client.TooMany)(nil)
+	if err := h.Fits(&j); !errors.As(err, &many) || many.InFlight != 100_000 {
+		t.Errorf("100,000 requests at one instant: %v", err)
+	}
+}
