@@ -105,8 +105,7 @@ var aiperfFlags = func() map[string]aiperfFlag {
 	add(oneValue, closed, "it is of baseten_trace, which Weir does not read; 'weir load --mode schedule --speed' sends faster", `--replay-speedup`)
 	add(noValue, forload, "agentic replay has its own times; leave out --scenario", `--no-fixed-schedule`)
 	add(noValue, closed, "it is of baseten_trace, which Weir does not read", `--open-loop-replay --no-open-loop-replay --open-loop-strict`)
-	add(oneValue, forload, rate, `--request-rate-ramp-duration`)
-	add(oneValue, closed, "Weir's rate is one, or a ramp to one: --request-rate-ramp-duration", `--request-rate-series`)
+	add(oneValue, forload, rate, `--request-rate-ramp-duration --request-rate-series`)
 	synthetic := "prompts are those of the traces; leave out --scenario, or 'weir load' makes others"
 	add(oneValue, forload, synthetic, `--isl --isl-stddev --osl --osl-stddev --batch-size --session-turns-mean --session-turns-stddev
 		--shared-system-prompt-length --random-range-ratio --random-corpus-style --prefix-prompt-length --prefix-prompt-pool-size

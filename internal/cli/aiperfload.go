@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 
 	"github.com/weirbench/weir/internal/replay"
@@ -36,6 +38,7 @@ var (
 	paceSets = []string{
 		"--num-sessions", "--request-rate", "--arrival-pattern", "--arrival-smoothness", "--user-centric-rate", "--num-users",
 		"--warmup-request-count", "--num-warmup-sessions", "--warmup-duration", "--concurrency-ramp-duration", "--request-rate-ramp-duration",
+		"--request-rate-series",
 	}
 )
 
@@ -127,7 +130,7 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 		if l.Turns < 2 {
 			p.fail("--user-centric-rate needs --session-turns-mean of at least 2: users come back")
 		}
-		for _, n := range []string{"--request-rate", "--arrival-pattern", "--arrival-smoothness", "--concurrency-ramp-duration", "--request-rate-ramp-duration", "--session-turn-delay-mean"} {
+		for _, n := range []string{"--request-rate", "--arrival-pattern", "--arrival-smoothness", "--concurrency-ramp-duration", "--request-rate-ramp-duration", "--request-rate-series", "--session-turn-delay-mean"} {
 			if p.has(n) {
 				p.fail("%s does not go with --user-centric-rate, which sets the pace", n)
 			}
@@ -135,6 +138,17 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 		return
 	}
 	o.Rate = p.number("--request-rate", 0, 0, 1e6)
+	if path := p.text("--request-rate-series", ""); path != "" {
+		if p.has("--request-rate") {
+			p.fail("--request-rate and --request-rate-series are both given: pass one")
+		}
+		var err error
+		if o.RateSeries, err = readSeries(path); err != nil {
+			p.fail("--request-rate-series: %v", err)
+			return
+		}
+		o.Rate = o.RateSeries[0].Rate
+	}
 	pattern := "--arrival-pattern"
 	if o.Rate == 0 {
 		if v := p.text(pattern, ""); v != "" && strings.ReplaceAll(v, "-", "_") != "concurrency_burst" {
@@ -154,6 +168,25 @@ func (p *profile) arrivals(o *replay.Load, l *replay.Lengths) {
 	if p.has("--arrival-smoothness") && o.Arrival != replay.Gamma {
 		p.fail("--arrival-smoothness is of --arrival-pattern gamma")
 	}
+}
+
+// readSeries reads the points of a file: a JSON array of {"time_s": T, "qps": R}, or an object with it as "points".
+func readSeries(path string) ([]replay.RatePoint, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var points []replay.RatePoint
+	var doc struct{ Points *[]replay.RatePoint }
+	if err = json.Unmarshal(raw, &points); err != nil {
+		if json.Unmarshal(raw, &doc) == nil && doc.Points != nil {
+			points, err = *doc.Points, nil
+		}
+	}
+	if err != nil || len(points) == 0 {
+		return nil, fmt.Errorf("%s: need a JSON array of points, each {\"time_s\": SECONDS, \"qps\": RATE}", path)
+	}
+	return points, nil
 }
 
 // pattern reads how requests come at a rate.

@@ -35,13 +35,26 @@ type intervals struct {
 	py    *pyRandom // draws as AIPerf does; nil for rng
 	at    float64   // seconds since the start: summed before it is rounded, so that nothing drifts
 
-	ramp float64 // seconds until the rate is full; 0 for none
-	full float64 // that rate
-	step int     // of the ramp, 0 before the first arrival
+	ramp   float64 // seconds until the rate is full; 0 for none
+	full   float64 // that rate
+	series []RatePoint
+	step   int     // of the ramp, or after it of the series; 0 before the first arrival
+	change float64 // when the next step is; 0 for none
+	from   float64 // when the series begins
+}
+
+// RatePoint is a rate at a time of a series, which goes from one to the next in a straight line.
+type RatePoint struct {
+	AtS  float64 `json:"time_s"` // seconds since the series began, 0 or more
+	Rate float64 `json:"qps"`    // per second, above 0
 }
 
 func newIntervals(o *Load) intervals {
-	v := intervals{kind: o.Arrival, rate: o.Rate, shape: o.Shape, rng: newPCG64(laneSeed(o.Seed, "arrivals", 0)), ramp: float64(o.RateRampNs) / 1e9, full: o.Rate}
+	v := intervals{kind: o.Arrival, rate: o.Rate, shape: o.Shape, rng: newPCG64(laneSeed(o.Seed, "arrivals", 0)), ramp: float64(o.RateRampNs) / 1e9, full: o.Rate, series: o.RateSeries}
+	if len(v.series) > 0 {
+		v.rate = v.series[0].Rate
+		v.full = v.rate
+	}
 	if o.AsAIPerf {
 		purpose := "timing.request.poisson_interval"
 		if o.Arrival == Gamma {
@@ -52,30 +65,63 @@ func newIntervals(o *Load) intervals {
 	return v
 }
 
-// rampStep is how often a ramp raises the rate, seconds (AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL of 0.13, 2026-10).
-const rampStep = 0.1
+// rateStep is how often a ramp or a series changes the rate, seconds (AIPERF_TIMING_RATE_RAMP_UPDATE_INTERVAL of 0.13, 2026-10).
+const rateStep = 0.1
 
 // next is the time of the next arrival in nanoseconds since the start. The first comes one
-// interval after it. Each step of a ramp draws an interval at its rate, and the arrival that is
+// interval after it. Each change of the rate draws an interval at the new one, and the arrival that is
 // awaited comes at the end of it if that is sooner, as with AIPerf.
 func (v *intervals) next() int64 {
-	if v.ramp > 0 && v.step == 0 {
-		v.step, v.rate = 1, v.full*rampStep/v.ramp
-		v.at = min(v.draw(), v.draw())
-	} else {
+	switch {
+	case v.step > 0 || v.ramp == 0 && len(v.series) == 0:
 		v.at += v.draw()
+	case v.ramp > 0:
+		v.step, v.change, v.rate = 1, rateStep, v.full*rateStep/v.ramp
+		v.at = min(v.draw(), v.draw())
+	default:
+		v.step, v.change = 1, rateStep
+		v.at = v.draw()
 	}
-	for v.ramp > 0 && float64(v.step)*rampStep <= v.at {
-		now := float64(v.step) * rampStep
-		v.step++
-		if low := v.full * rampStep / v.ramp; now >= v.ramp {
-			v.rate, v.ramp = v.full, 0
-		} else {
-			v.rate = low + float64((v.full-low)*now/v.ramp)
+	for v.change > 0 && v.change <= v.at {
+		now := v.change
+		if rate := v.stepped(now); rate != v.rate {
+			v.rate = rate
+			v.at = min(v.at, now+v.draw())
 		}
-		v.at = min(v.at, now+v.draw())
 	}
 	return int64(math.Round(min(v.at, 9e9) * 1e9))
+}
+
+// stepped is the rate from a step on, and sets when the next one is.
+func (v *intervals) stepped(now float64) float64 {
+	v.step++
+	switch {
+	case v.ramp > 0 && now < v.ramp:
+		v.change = float64(v.step) * rateStep
+		low := v.full * rateStep / v.ramp
+		return low + float64((v.full-low)*now/v.ramp)
+	case v.ramp > 0:
+		v.from, v.ramp, v.step, v.change = v.ramp, 0, 1, 0
+		if len(v.series) > 0 {
+			v.change = v.from + rateStep
+		}
+		return v.full
+	}
+	at, i := now-v.from, 0
+	for i < len(v.series) && v.series[i].AtS <= at {
+		i++
+	}
+	switch {
+	case i == len(v.series):
+		v.change = 0
+		return v.series[i-1].Rate
+	case i == 0:
+		v.change = v.from + float64(v.step)*rateStep
+		return v.series[0].Rate
+	}
+	v.change = v.from + float64(v.step)*rateStep
+	a, b := v.series[i-1], v.series[i]
+	return a.Rate + float64((b.Rate-a.Rate)*(at-a.AtS)/(b.AtS-a.AtS))
 }
 
 // draw is one interval at the rate, seconds.

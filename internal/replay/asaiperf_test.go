@@ -83,6 +83,22 @@ func TestRampsAsAIPerf(t *testing.T) {
 			t.Errorf("arrival %d at %v s, want %v", i, got, want[i])
 		}
 	}
+	// A series of 10 a second that falls to 5 over 0.2 s and stays there: changes at 0.1 and 0.2 s, each of which draws again.
+	_, log = runLoad(t, c, Load{Arrival: Constant, Rate: 10, RateSeries: []RatePoint{{0, 10}, {0.2, 5}}, AsAIPerf: true, MaxRequests: 4}, constant(second/100))
+	want = []float64{0.1, 0.3, 0.5, 0.7}
+	want[0] = 0.1                                 // the first interval at 10 a second ends as the change comes, which can only make it sooner
+	want[1] = min(0.1+1/7.5, 0.2+1.0/5)           // at 7.5, then at 5
+	want[2], want[3] = want[1]+0.2, want[1]+2*0.2 // at 5
+	for i, x := range log {
+		if got := float64(x.q.Intended) / 1e9; math.Abs(got-want[i]) > 1e-6 {
+			t.Errorf("series: arrival %d at %v s, want %v", i, got, want[i])
+		}
+	}
+	for _, bad := range [][]RatePoint{{{0, 1}}, {{0, 1}, {0, 2}}, {{0, 1}, {1, 0}}, {{-1, 1}, {1, 1}}, {{0, math.NaN()}, {1, 1}}} {
+		if _, err := NewLoad(c, Load{Arrival: Constant, Rate: 1, RateSeries: bad, MaxRequests: 1}); err == nil {
+			t.Errorf("the series %v is taken", bad)
+		}
+	}
 	_, log = runLoad(t, c, Load{Concurrency: 5, RampNs: 8 * second, AsAIPerf: true, DurationNs: 20 * second, GraceNs: -1}, constant(100*second))
 	for i, x := range log {
 		if x.q.Queued != int64(2*i)*second || x.q.Stream != i {

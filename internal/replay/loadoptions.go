@@ -24,7 +24,9 @@ type Load struct {
 	PrefillConcurrency int   `json:"prefill_concurrency,omitempty"`
 	PrefillRampNs      int64 `json:"prefill_ramp_ns,omitempty"`
 	// RateRampNs raises the rate of Constant to Gamma over a time, in AIPerf's steps.
-	RateRampNs int64 `json:"rate_ramp_ns,omitempty"`
+	// RateSeries changes it from then on in place of Rate, which is that of its first point.
+	RateRampNs int64       `json:"rate_ramp_ns,omitempty"`
+	RateSeries []RatePoint `json:"rate_series,omitempty"`
 	// AsAIPerf draws intervals as AIPerf does from the same seed, drops an arrival that finds no free
 	// slot, as AIPerf does, where else it would wait for one, and has the last slot of a ramp open at its end.
 	AsAIPerf bool `json:"as_aiperf,omitempty"`
@@ -79,8 +81,10 @@ func (o *Load) check(n int) error {
 	switch {
 	case o.RampNs < 0 || o.PrefillRampNs < 0 || o.RateRampNs < 0:
 		return fmt.Errorf("ramps are %v (concurrency), %v (prefill) and %v (rate): none may be negative", time.Duration(o.RampNs), time.Duration(o.PrefillRampNs), time.Duration(o.RateRampNs))
-	case o.RateRampNs > 0 && (o.Arrival < Constant || o.Arrival > Gamma):
-		return fmt.Errorf("a ramp of the rate needs arrivals at a rate")
+	case len(o.RateSeries) > 0 && o.checkSeries() != nil:
+		return o.checkSeries()
+	case (o.RateRampNs > 0 || len(o.RateSeries) > 0) && (o.Arrival < Constant || o.Arrival > Gamma):
+		return fmt.Errorf("a ramp or a series of the rate needs arrivals at a rate")
 	case n == 0:
 		return fmt.Errorf("there is no conversation to send")
 	case o.Arrival > Users:
@@ -126,4 +130,19 @@ func (o Load) settled() Load {
 		o.Speed = 1
 	}
 	return o
+}
+
+func (o *Load) checkSeries() error {
+	if len(o.RateSeries) < 2 {
+		return fmt.Errorf("a series of rates has %d points: need at least 2", len(o.RateSeries))
+	}
+	for i, p := range o.RateSeries {
+		switch {
+		case !(p.AtS >= 0 && p.AtS <= 1e9) || !(p.Rate > 0 && p.Rate <= 1e6):
+			return fmt.Errorf("point %d of the series is %v per second at %v s: need more than 0 and at most 1e6 per second, at 0 to 1e9 s", i+1, p.Rate, p.AtS)
+		case i > 0 && p.AtS <= o.RateSeries[i-1].AtS:
+			return fmt.Errorf("point %d of the series is at %v s, the one before it at %v: need a later time", i+1, p.AtS, o.RateSeries[i-1].AtS)
+		}
+	}
+	return nil
 }

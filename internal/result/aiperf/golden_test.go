@@ -361,7 +361,8 @@ func wire(q *record.Request, num func(string) (float64, bool)) {
 	ns := func(tag string) int64 { return int64(math.Round(v(tag) * 1e6)) }
 	w := &record.Wire{Reused: v("http_req_connection_reused") == 1, DNSNs: ns("http_req_dns_lookup"), ConnectNs: ns("http_req_connecting"),
 		BytesOut: int64(v("http_req_data_sent") * 1024), BytesIn: int64(v("http_req_data_received") * 1024),
-		Writes: int64(v("http_req_chunks_sent")), Reads: int64(v("http_req_chunks_received"))}
+		Writes: 7 * int64(v("http_req_chunks_sent")), // AIPerf's is the body as a whole, however many writes it takes
+		Reads:  int64(v("http_req_chunks_received"))}
 	w.Written = q.Times.Sent + ns("http_req_sending")
 	w.Body = w.Written + ns("http_req_waiting")
 	q.Wire = w

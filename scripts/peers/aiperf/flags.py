@@ -42,6 +42,7 @@ CASES = {
     "bursty": "--isl 100 --osl 4 --request-rate 20 --arrival-pattern gamma --arrival-smoothness 0.5 --request-count 60",
     "rate-ramp": "--isl 100 --osl 4 --request-rate 30 --arrival-pattern constant --request-rate-ramp-duration 3 --request-count 80",
     "poisson-ramp": "--isl 100 --osl 4 --request-rate 30 --request-rate-ramp-duration 3 --request-count 80",
+    "rate-series": "--isl 100 --osl 4 --arrival-pattern constant --request-rate-series @series.json --request-count 60",
     "concurrency-ramp": "--isl 100 --osl 40 --concurrency 6 --concurrency-ramp-duration 3 --benchmark-duration 5",
     "prefill-ramp": "--isl 4000 --osl 40 --concurrency 6 --prefill-concurrency 3 --prefill-concurrency-ramp-duration 2 --benchmark-duration 4",
     "warmup": "--isl 100 --osl 4 --concurrency 2 --request-count 12 --warmup-request-count 7 --warmup-concurrency 3",
@@ -49,11 +50,13 @@ CASES = {
     "warmup-rate": "--isl 100 --osl 4 --concurrency 2 --request-count 12 --warmup-request-rate 10 --warmup-arrival-pattern constant --warmup-duration 2",
     "prefixes": "--isl 200 --osl 4 --prefix-prompt-length 128 --prefix-prompt-pool-size 3 --num-sessions 12",
     "context": "--isl 200 --osl 4 --shared-system-prompt-length 128 --user-context-prompt-length 192 --session-turns-mean 2 --num-sessions 6",
+    "shuffle": "--isl 200 --isl-stddev 40 --osl 4 --num-dataset-entries 15 --dataset-sampling-strategy shuffle --request-count 40",
+    "random": "--isl 200 --isl-stddev 40 --osl 4 --num-dataset-entries 15 --dataset-sampling-strategy random --request-count 40",
     "users": "--isl 100 --osl 4 --session-turns-mean 3 --user-centric-rate 10 --num-users 5 --request-count 30",
-    "schedule": "--fixed-schedule --custom-dataset-type mooncake_trace --input-file @mooncake",
-    "promoted": "--custom-dataset-type mooncake_trace --input-file @mooncake",
-    "unscheduled": "--custom-dataset-type mooncake_trace --no-fixed-schedule --request-count 10 --input-file @mooncake",
-    "sessions": "--custom-dataset-type mooncake_trace --request-count 9 --concurrency 2 --input-file @sessions",
+    "schedule": "--fixed-schedule --custom-dataset-type mooncake_trace --input-file @mooncake.jsonl",
+    "promoted": "--custom-dataset-type mooncake_trace --input-file @mooncake.jsonl",
+    "unscheduled": "--custom-dataset-type mooncake_trace --no-fixed-schedule --request-count 10 --input-file @mooncake.jsonl",
+    "sessions": "--custom-dataset-type mooncake_trace --request-count 9 --concurrency 2 --input-file @sessions.jsonl",
 }
 
 
@@ -93,7 +96,8 @@ def main():
     if not tokenizer.exists():
         subprocess.run([python, Path(__file__).with_name("tokenizer.py"), tokenizer], check=True, stdout=subprocess.DEVNULL)
     for name, lines in FILES.items():
-        (work / name).write_text("".join(json.dumps(x) + "\n" for x in lines))
+        (work / f"{name}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    (work / "series.json").write_text('[{"time_s": 0, "qps": 40}, {"time_s": 1.5, "qps": 10}, {"time_s": 4, "qps": 20}]')
     print("| flags | requests | order of lengths | total input, output | greatest difference of starts, ms |\n|---|---|---|---|---|")
     for name in names:
         got = []
