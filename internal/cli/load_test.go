@@ -288,6 +288,10 @@ func TestLoadModes(t *testing.T) {
 		"want a whole number from 1 to 100000": {"--mode", "users", "--rate", "1", "--users", "0"},
 		"nothing ends the run":                 {"-c", "1", "--loop"},
 		"--rate is 0: --mode users":            {"--mode", "users", "-c", "4"},
+		"request rate is 1e+300":               {"--mode", "poisson", "--rate", "1e300"},
+		"request rate is 1e-300":               {"--mode", "constant", "--rate", "1e-300"},
+		"gamma shape is 1e-300":                {"--mode", "gamma", "--rate", "1", "--shape", "1e-300"},
+		`--url is "ftp://x"`:                   {"-c", "1", "--url", "ftp://x"},
 	} {
 		args = append([]string{"load", "--url", url, "--model", "glm-5.2", "-o", filepath.Join(t.TempDir(), "b")}, args...)
 		code, _, errOut := weir(args...)

@@ -52,6 +52,9 @@ func (f *metricsFlags) options(c client.Config) (*scrape.Options, error) {
 	}
 	for _, u := range urls {
 		if _, err := scrape.Endpoint(u); err != nil {
+			if len(f.urls) == 0 && u != f.gpu.url() {
+				return nil, fmt.Errorf("--url is %q: write http://HOST:PORT", u)
+			}
 			return nil, fmt.Errorf("--metrics: %w", err)
 		}
 	}

@@ -2,7 +2,6 @@ package replay
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -98,17 +97,17 @@ func (o *Load) check(n int) error {
 	case o.Arrival == Closed && o.Concurrency == 0:
 		return fmt.Errorf("a closed loop needs a concurrency of at least 1")
 	case o.Arrival >= Constant && o.Arrival <= Gamma || o.Arrival == Users:
-		if !(o.Rate > 0) || math.IsInf(o.Rate, 0) {
-			return fmt.Errorf("request rate is %v per second: need more than 0", o.Rate)
+		if !within(o.Rate, 1e-6, 1e6) {
+			return fmt.Errorf("request rate is %v per second: need more than 0, from 1e-6 to 1e6", o.Rate)
 		}
 	}
 	switch {
-	case o.Arrival == Gamma && (!(o.Shape > 0) || math.IsInf(o.Shape, 0)):
-		return fmt.Errorf("gamma shape is %v: need more than 0 (1 is Poisson)", o.Shape)
+	case o.Arrival == Gamma && !within(o.Shape, 1e-3, 1e6):
+		return fmt.Errorf("gamma shape is %v: need more than 0, from 1e-3 to 1e6 (1 is Poisson)", o.Shape)
 	case o.Arrival == Users && o.NumUsers < 1:
 		return fmt.Errorf("%d users: need at least 1", o.NumUsers)
-	case o.Arrival == Schedule && (!(o.Speed >= 0) || math.IsInf(o.Speed, 0)):
-		return fmt.Errorf("speed is %v: need more than 0", o.Speed)
+	case o.Arrival == Schedule && o.Speed != 0 && !within(o.Speed, 1e-3, 1e6):
+		return fmt.Errorf("speed is %v: need more than 0, from 1e-3 to 1e6", o.Speed)
 	case o.Loop && o.DurationNs == 0 && o.MaxRequests == 0 && o.MaxConversations == 0:
 		return fmt.Errorf("nothing ends the run: a loop needs a duration or a number of requests or conversations")
 	case o.Sampling > Random || o.Sampling != Sequential && o.Arrival == Schedule:
@@ -146,3 +145,7 @@ func (o *Load) checkSeries() error {
 	}
 	return nil
 }
+
+// within tells whether a number lies in a range; NaN lies in none. The ranges keep times apart by a nanosecond or
+// more and an int64 of them from running over.
+func within(v, low, high float64) bool { return v >= low && v <= high }
