@@ -72,14 +72,14 @@ func newPlain(u string, header http.Header) *plain {
 // errElse says that net/http is to ask.
 var errElse = errors.New("not for a plain connection")
 
-// ask sends the request and returns the answer, of which the head was read. Whoever calls it calls done with
-// whether the body was read to its end.
-func (p *plain) ask(ctx context.Context) (resp *http.Response, done func(whole bool), err error) {
+// ask sends the request and returns the answer, of which the head was read; the body is to be read until then too.
+// Whoever calls it calls done with whether the body was read to its end.
+func (p *plain) ask(ctx context.Context, until time.Time) (resp *http.Response, done func(whole bool), err error) {
 	for {
 		again := p.used
 		if p.conn == nil {
 			again = false
-			if p.conn, err = new(net.Dialer).DialContext(ctx, "tcp", p.address); err != nil {
+			if p.conn, err = (&net.Dialer{Deadline: until}).DialContext(ctx, "tcp", p.address); err != nil {
 				p.conn = nil
 				return nil, nil, err
 			}
@@ -90,10 +90,10 @@ func (p *plain) ask(ctx context.Context) (resp *http.Response, done func(whole b
 			p.reader.Reset(p)
 		}
 		conn := p.conn
+		conn.SetDeadline(until) // fails only on a closed connection, of which the first write tells
 		stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })
 		if resp, err = p.head(); err == nil {
 			return resp, func(whole bool) {
-				// A deadline that was set after the answer, as its time ran out, would be in the way of the next.
 				if !stop() || !whole || resp.Close || p.reader.Buffered() > 0 {
 					p.close()
 				}

@@ -189,7 +189,7 @@ func TestStopsAsking(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	if _, _, err := p.ask(ctx); !errors.Is(err, context.Canceled) {
+	if _, _, err := p.ask(ctx, time.Now().Add(time.Minute)); !errors.Is(err, context.Canceled) {
 		t.Fatalf("%v, want %v", err, context.Canceled)
 	}
 	if p.conn != nil {

@@ -372,26 +372,25 @@ func (s *Scraper) once(ctx context.Context, e *endpoint, mark record.Phase) int 
 
 // get asks an endpoint and returns its answer and the instant of its first byte.
 func (s *Scraper) get(ctx context.Context, e *endpoint) ([]byte, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
-	defer cancel()
+	until := time.Now().Add(s.o.Timeout)
 	if e.from == "" {
 		e.from = e.url
 	}
-	body, at, err := s.fetch(ctx, e, e.from)
+	body, at, err := s.fetch(ctx, until, e, e.from)
 	if err == nil && !looksLikeText(body) {
 		err = errors.New("not Prometheus text but JSON or HTML")
 	}
-	if err != nil && !e.tried && !e.whole && ctx.Err() == nil {
+	if err != nil && !e.tried && !e.whole && ctx.Err() == nil && time.Now().Before(until) {
 		// TensorRT-LLM answers /metrics with JSON and has its Prometheus text elsewhere.
 		e.tried = true
 		if u, ok := strings.CutSuffix(e.url, "/metrics"); ok && !strings.HasSuffix(u, "/prometheus") {
-			if b, t, err2 := s.fetch(ctx, e, u+"/prometheus/metrics"); err2 == nil && looksLikeText(b) {
+			if b, t, err2 := s.fetch(ctx, until, e, u+"/prometheus/metrics"); err2 == nil && looksLikeText(b) {
 				e.from = u + "/prometheus/metrics"
 				return b, t, nil
 			}
 		}
 	}
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if err != nil && !time.Now().Before(until) {
 		err = fmt.Errorf("no whole answer within %s", s.o.Timeout)
 	}
 	return body, at, err
@@ -411,7 +410,7 @@ func looksLikeText(b []byte) bool {
 }
 
 // fetch asks a URL and returns its answer and the instant of its first byte.
-func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int64, error) {
+func (s *Scraper) fetch(ctx context.Context, until time.Time, e *endpoint, u string) ([]byte, int64, error) {
 	if e.plainOf != u {
 		e.plain.close()
 		if e.plain, e.plainOf = nil, u; s.o.Protocols == nil {
@@ -419,7 +418,7 @@ func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int
 		}
 	}
 	if e.plain != nil {
-		resp, done, err := e.plain.ask(ctx)
+		resp, done, err := e.plain.ask(ctx, until)
 		if err == nil {
 			body, at, err := s.body(e, resp)
 			done(err == nil)
@@ -430,6 +429,8 @@ func (s *Scraper) fetch(ctx context.Context, e *endpoint, u string) ([]byte, int
 		}
 		e.plain = nil
 	}
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u, nil)
 	if err != nil {
 		return nil, 0, err
