@@ -119,6 +119,7 @@ type profile struct {
 	opt        replay.Options
 	load       *replay.Load // without a scenario
 	lengths    replay.Lengths
+	grows      bool // a line of the file has what a turn adds to its session
 	client     client.Config
 	body       prompt.Options
 	words      *prompt.Words

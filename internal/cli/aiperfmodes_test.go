@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/material"
 	"github.com/weirbench/weir/internal/replay"
 )
@@ -52,7 +53,7 @@ func TestAIPerfModes(t *testing.T) {
 		"warm sessions": {"--isl 100 --osl 3 --session-turns-mean 2 --num-sessions 1 --num-warmup-sessions 3", 6, [][2]int{{100, 3}, {203, 3}}, ""},
 		"promoted":      {"--custom-dataset-type mooncake_trace --input-file " + mooncake, 0, [][2]int{{700, 5}, {900, 6}, {1300, 7}}, "sent at these, as with AIPerf"},
 		"file":          {"--custom-dataset-type mooncake_trace --no-fixed-schedule --request-count 5 --num-warmup-sessions 1 --input-file " + mooncake, 1, [][2]int{{700, 5}, {900, 6}, {1300, 7}, {700, 5}, {900, 6}}, "the words that it sends are its own"},
-		"sessions":      {"--input-file " + sessions + " --num-sessions 3 --dataset-sampling-strategy sequential", 0, [][2]int{{700, 5}, {600, 7}, {900, 6}, {700, 5}, {600, 7}}, ""},
+		"sessions":      {"--input-file " + sessions + " --num-sessions 3 --dataset-sampling-strategy sequential", 0, [][2]int{{700, 5}, {1305, 7}, {900, 6}, {700, 5}, {1305, 7}}, ""},
 	} {
 		out := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
 		args := append(strings.Fields("aiperf profile --model glm-5.2 --streaming --use-server-token-count --random-seed 42 --client-limit none --extra-inputs ignore_eos:true "+x.args),
@@ -159,5 +160,44 @@ func TestParsePairs(t *testing.T) {
 		if got, err := parsePairs(s); err == nil {
 			t.Errorf("%q: %v", s, got)
 		}
+	}
+}
+
+// TestGrownSessions: a turn of a session holds the turns before it and their answers, begins with their whole blocks, and
+// shares no other block with anything; a prompt past all measure is refused.
+func TestGrownSessions(t *testing.T) {
+	load := func(lines string) *corpus.Corpus {
+		path := filepath.Join(t.TempDir(), "s.jsonl")
+		if err := os.WriteFile(path, []byte(lines), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		c, err := corpus.Load(path, corpus.LoadOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	c := load(`{"session_id": "a", "input_length": 1100, "output_length": 50, "hash_ids": [1, 2, 3]}
+{"session_id": "a", "input_length": 600, "output_length": 9, "hash_ids": [1, 7]}
+{"session_id": "a", "input_length": 10, "output_length": 9, "hash_ids": [8]}
+`)
+	first := slices.Clone(c.Traces[0].Streams[0].Turns[0].Blocks)
+	if err := grow(c); err != nil {
+		t.Fatal(err)
+	}
+	turns := c.Traces[0].Streams[0].Turns
+	for k, in := range []int64{1100, 1750, 1769} {
+		if turns[k].In != in || k > 0 && len(turns[k].Blocks) != int(in/512) {
+			t.Errorf("turn %d: %d tokens in %d blocks, want %d", k+1, turns[k].In, len(turns[k].Blocks), in)
+		}
+	}
+	a, b, z := turns[0].Blocks, turns[1].Blocks, turns[2].Blocks
+	if !slices.Equal(a, first) || !slices.Equal(a[:2], b[:2]) || slices.Contains(a, b[2]) || !slices.Equal(b, z) {
+		t.Errorf("blocks %v, %v, %v", a, b, z)
+	}
+	if err := grow(load(`{"session_id": "a", "input_length": 600, "output_length": 268435456, "hash_ids": [1, 2]}
+{"session_id": "a", "input_length": 600, "output_length": 9, "hash_ids": [3, 4]}
+`)); err == nil || !strings.Contains(err.Error(), "turn 2 of session") {
+		t.Errorf("a prompt of 2^28 tokens: %v", err)
 	}
 }

@@ -28,6 +28,9 @@ func (p *profile) run(ctx context.Context) error {
 			if j.Corpus, err = p.corpus(ctx); err == nil && p.load.Arrival == replay.Schedule {
 				err = p.place(j.Corpus)
 			}
+			if err == nil && p.grows {
+				err = grow(j.Corpus)
+			}
 		} else {
 			p.dataset = map[string]any{"source_type": "synthetic", "entries": p.lengths.Conversations}
 			j.Corpus, err = p.lengths.Corpus()

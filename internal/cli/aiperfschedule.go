@@ -86,6 +86,7 @@ type formLine struct {
 	In      json.RawMessage `json:"input_length"`
 	Chat    json.RawMessage `json:"chat_id"` // of a form that counts in seconds
 	Session json.RawMessage `json:"session_id"`
+	Weir    json.RawMessage `json:"weir"` // a file that Weir wrote, whose lengths are of whole prompts
 }
 
 // firstLine reads the first object of a file.
@@ -136,8 +137,46 @@ func (p *profile) readFile() {
 		p.fail("--custom-dataset-type %s: without a --scenario Weir sends %s", t, strings.Join(slices.Concat(traceTypes, listTypes), ", "))
 	}
 	// Requests that name no session stand for themselves, whatever prefixes they share.
-	if l, err := firstLine(p.text("--input-file", "")); err == nil && l.In != nil && l.Session == nil && l.Chat == nil {
-		p.load.EachTurn = true
+	if l, err := firstLine(p.text("--input-file", "")); err == nil && l.In != nil && l.Chat == nil && l.Weir == nil {
+		p.load.EachTurn, p.grows = l.Session == nil, l.Session != nil
 	}
 	p.note("of --input-file Weir takes lengths, shared blocks and pauses; the words that it sends are its own")
 }
+
+// grow puts in front of every turn of a session the turns before it with their answers, as AIPerf does with the
+// lines of a Mooncake file: there a line has what a turn adds. Blocks after the first turn's do not begin where
+// those of other sessions do, so they are the session's own.
+func grow(c *corpus.Corpus) error {
+	for _, t := range c.Traces {
+		next := uint32(0)
+		for _, s := range t.Streams {
+			for _, turn := range s.Turns {
+				for _, b := range turn.Blocks {
+					next = max(next, b)
+				}
+			}
+		}
+		for _, s := range t.Streams {
+			for k := 1; k < len(s.Turns); k++ {
+				turn, before := &s.Turns[k], &s.Turns[k-1]
+				turn.In += before.In + before.Out
+				if turn.In > maxGrown {
+					return usagef("turn %d of session %s has %d tokens with the turns before it: at most %d", k+1, s.ID, turn.In, maxGrown)
+				}
+				if t.LengthsOnly {
+					continue
+				}
+				blocks := slices.Clone(before.Blocks[:min(len(before.Blocks), int(before.In/t.BlockSize))])
+				for int64(len(blocks)) < turn.In/t.BlockSize {
+					next++
+					blocks = append(blocks, next)
+				}
+				turn.Blocks = blocks
+			}
+		}
+	}
+	return nil
+}
+
+// maxGrown bounds the tokens of a prompt with the turns before it: their blocks stand in memory.
+const maxGrown = 1 << 28
