@@ -127,6 +127,10 @@ func (a *App) aggregate(roots []string, outputDir, filename string, o inferencex
 			problems = append(problems, fmt.Errorf("%s is %s: it has no row", dir, b.State))
 			continue
 		}
+		if err := b.Verify(); err != nil { // a row of a part of the records looks like any other
+			problems = append(problems, err)
+			continue
+		}
 		row, mark, err := inferencex.FromBundle(b, os.LookupEnv, o)
 		if err != nil {
 			if !strings.Contains(err.Error(), dir) {

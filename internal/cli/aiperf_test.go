@@ -19,6 +19,7 @@ import (
 
 	"github.com/weirbench/weir/internal/corpus"
 	"github.com/weirbench/weir/internal/material"
+	"github.com/weirbench/weir/internal/record"
 	"github.com/weirbench/weir/internal/result"
 	"github.com/weirbench/weir/internal/result/inferencex"
 )
@@ -164,6 +165,12 @@ func TestAIPerfProfile(t *testing.T) {
 	os.Unsetenv("TP")
 	if code, _, errOut := weir("aggregate", bundles[0], "--output-dir", dir); code != exitUsage || !strings.Contains(errOut, "does not say how many GPUs served it: set TP") {
 		t.Errorf("without TP: exit code %d, %s", code, errOut)
+	}
+	if err := os.Truncate(filepath.Join(bundles[0], record.RequestsFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errOut := weir("aggregate", bundles[0], "--output-dir", filepath.Join(dir, "damaged")); code != exitUsage || !strings.Contains(errOut, "recorded were") {
+		t.Errorf("of a damaged bundle: exit code %d, %s", code, errOut)
 	}
 }
 

@@ -67,6 +67,7 @@ func OpenBundle(dir string) (*Bundle, error) {
 		return nil, err
 	}
 	b.Meta = NewMeta()
+	b.Meta.Schema = 0 // a file that does not say its own is none of a bundle
 	if err := json.Unmarshal(raw, b.Meta); err != nil {
 		return nil, jsonError(filepath.Join(dir, PointFile), raw, err)
 	}
