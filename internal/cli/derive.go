@@ -31,7 +31,7 @@ a bundle that does not have them no result is written, the others get theirs, an
 --no-verify leaves the comparison out: the files are then read once and not twice. A run that was cut has
 no sums: what can be read of it is taken, and its result is not valid.
 
-It ends with 3 when a result is not valid.`,
+In the table [n 20] stands for a percentile that 20 samples are too few for. It ends with 3 when a result is not valid.`,
 		Example: `  weir derive weir-runs/quickstart
   weir derive --db weir.db weir-runs/quickstart
   weir derive --no-verify weir-runs/quickstart`,

@@ -313,7 +313,9 @@ func (x *exchange) finish(at int64, cut error, declared bool) {
 	x.over = true
 	if cut == nil && x.inflate != nil && x.ans.failure == nil {
 		if err := x.inflate.finish(); err != nil && !x.ans.done {
-			cut = err
+			if cut = err; declared { // the connection held
+				x.ans.fail(record.FailMalformed, "the gzip body ends in its middle, after %d content frames", x.ans.frames)
+			}
 		}
 	}
 	x.closeInflater()

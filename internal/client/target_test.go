@@ -329,6 +329,7 @@ func TestFailures(t *testing.T) {
 		{"empty JSON", head("200 OK", ""), record.FailNoTokens, 0, ""},
 		{"close-delimited half", "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + token("a"), record.FailResetAfter, 0, ""},
 		{"unknown coding", "HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\nxx", record.FailMalformed, 0, "br"},
+		{"half a gzip", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 10\r\n\r\n\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff", record.FailMalformed, 0, "ends in its middle"},
 		{"broken gzip", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 12\r\n\r\nnot gzip at ", record.FailMalformed, 0, "gzip"},
 	} {
 		if strings.HasPrefix(c.answer, "HTTP/1.1 200") && strings.Contains(c.answer, "\r\n\r\n") {
