@@ -307,7 +307,7 @@ func (g *gauges) troubles() []Finding {
 			out = append(out, Finding{MetricsMissing, fmt.Sprintf("%d of %d scrapes of %s failed: %s", e.failed, e.n, u, e.last)})
 		}
 		if e.failed < e.n && !e.said && !strings.HasPrefix(u, "gpu:") {
-			out = append(out, Finding{MetricsMissing, fmt.Sprintf("%d of %d scrapes of %s were answered, and no page had a series", e.n-e.failed, e.n, u)})
+			out = append(out, Finding{MetricsMissing, fmt.Sprintf("%d of %d scrapes of %s were answered, and no page had a series with a finite value", e.n-e.failed, e.n, u)})
 		}
 		all += e.n
 	}

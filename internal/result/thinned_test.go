@@ -32,7 +32,7 @@ func TestEmptyPagesAreSaid(t *testing.T) {
 		g.add(&record.Sample{At: 11 + i, Source: "gpu:nvidia-smi"})
 	}
 	got := g.troubles()
-	if len(got) != 1 || got[0].Code != MetricsMissing || got[0].Text != "3 of 3 scrapes of http://empty/metrics were answered, and no page had a series" {
+	if len(got) != 1 || got[0].Code != MetricsMissing || got[0].Text != "3 of 3 scrapes of http://empty/metrics were answered, and no page had a series with a finite value" {
 		t.Errorf("findings %+v", got)
 	}
 }
