@@ -210,8 +210,8 @@ func TestOpenErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"{\n \"schema\": 1,\n oops": "point.json:3:",
 		`{"schema": 99}`:            "schema 99",
-		`null`:                      "schema 0",
-		`{}`:                        "schema 0",
+		`null`:                      "names no schema",
+		`{}`:                        "names no schema",
 		`{"schema": "x"}`:           "point.json:1:",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, PointFile), []byte(text), 0o666); err != nil {

@@ -71,6 +71,9 @@ func OpenBundle(dir string) (*Bundle, error) {
 	if err := json.Unmarshal(raw, b.Meta); err != nil {
 		return nil, jsonError(filepath.Join(dir, PointFile), raw, err)
 	}
+	if b.Meta.Schema == 0 {
+		return nil, fmt.Errorf("%s: it names no schema, so it is no bundle's", filepath.Join(dir, PointFile))
+	}
 	if b.Meta.Schema != SchemaVersion {
 		return nil, fmt.Errorf("%s: %w %d, this program reads %d", filepath.Join(dir, PointFile), ErrSchema, b.Meta.Schema, SchemaVersion)
 	}
