@@ -100,8 +100,8 @@ type Bound struct {
 
 // Bound adds what the calibration saw to what a run measured of itself, percentile by
 // percentile: the larger of two errors seldom meets the larger of the other, so the sums hold
-// for more requests than their names say. Of under a thousand requests the largest error stands
-// for the percentile 99 of TTFT: the first one on a connection may be the one that is late.
+// for more requests than their names say. Of under a thousand requests half as much again as the
+// largest error stands for the percentile 99 of TTFT: the first one on a connection may be the one that is late.
 func (c *Calibration) Bound(run Health) Bound {
 	b := run.bound()
 	b.TTFT += c.TTFTError.tail()
@@ -146,6 +146,10 @@ func (c *Calibration) Bad() error {
 // manyRequests is how many a percentile 99 asks for.
 const manyRequests = 100
 
+// freshTargets is over how many clients, each with connections of its own, the short answers of a
+// calibration go: a run of few requests has its first ones among them, which are the latest.
+const freshTargets = 10
+
 // Calibrate measures the client against the pace server at a base URL. Where the load has few
 // requests in its time, which a few streams of long answers have, it goes on with answers of two
 // tokens until there are enough of them for the tail of the error of TTFT.
@@ -158,14 +162,16 @@ func Calibrate(ctx context.Context, url string, load Load) (*Calibration, error)
 		short := load
 		short.Tokens, short.TTFT, short.Gap = min(load.Tokens, 2), min(load.TTFT, 20*time.Millisecond), min(load.Gap, 10*time.Millisecond)
 		each := short.TTFT + time.Duration(short.Tokens)*short.Gap
-		short.For = max(each, time.Millisecond) * time.Duration(missing/load.Streams+1)
-		more, _, err := calibrate(ctx, url, short, false)
-		if err != nil {
-			return nil, err
+		short.For = max(each, time.Millisecond) * time.Duration(missing/load.Streams/freshTargets+1)
+		for range freshTargets {
+			more, _, err := calibrate(ctx, url, short, false)
+			if err != nil {
+				return nil, err
+			}
+			m.requests += more.requests
+			m.failed += more.failed
+			m.ttft.add(&more.ttft)
 		}
-		m.requests += more.requests
-		m.failed += more.failed
-		m.ttft.add(&more.ttft)
 	}
 	out := m.result()
 	out.Health = h
