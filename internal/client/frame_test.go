@@ -396,6 +396,24 @@ func BenchmarkFrame(b *testing.B) {
 			}
 		}
 	})
+	b.Run("like-the-one-before", func(b *testing.B) {
+		var s jsonScan
+		var f frame
+		var m mold
+		f.reset(false)
+		if !f.read(Chat, &s, data) {
+			b.Fatal("not read")
+		}
+		m.take(Chat, &f, data)
+		b.SetBytes(int64(len(data)))
+		b.ReportAllocs()
+		for b.Loop() {
+			f.reset(false)
+			if !m.fits(&f, data) {
+				b.Fatal("it does not fit")
+			}
+		}
+	})
 	b.Run("encoding-json", func(b *testing.B) {
 		b.SetBytes(int64(len(data)))
 		b.ReportAllocs()
