@@ -434,10 +434,7 @@ func (p *profile) target() {
 			fmt.Fprintf(p.app.Err, "weir: --tokenizer is not used: %v: %s\n", err, instead)
 			return
 		}
-		p.words = w
-		if p.counter, err = t.Counter(); err != nil {
-			fmt.Fprintf(p.app.Err, "weir: %v; the server's counts of output tokens are not checked\n", err)
-		}
+		p.words, p.counter = w, p.app.counter(t)
 	}
 }
 

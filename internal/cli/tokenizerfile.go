@@ -24,12 +24,17 @@ func (a *App) tokenizer(path string) (*prompt.Words, *prompt.Counter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	return words, a.counter(t), nil
+}
+
+// counter is the tokenizer's counter, nil, said on standard error, where it is good for words alone.
+func (a *App) counter(t *prompt.Tokenizer) *prompt.Counter {
 	c, err := t.Counter()
 	if err != nil {
 		fmt.Fprintf(a.Err, "weir: %v; the server's counts of output tokens are not checked\n", err)
-		return words, nil, nil
+		return nil
 	}
-	return words, c, nil
+	return c
 }
 
 // readTokenizer reads a tokenizer and the words that prompts for it are made of. The words are kept in

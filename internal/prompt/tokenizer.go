@@ -47,9 +47,13 @@ type Tokenizer struct {
 
 // ReadTokenizer reads a file of the kinds that FromTokenizer knows. name stands in messages.
 func ReadTokenizer(name string, file []byte) (*Tokenizer, error) {
-	t, err := readTokenizer(name, file)
+	parse := parseRanks
+	if trimmed := bytes.TrimSpace(file); len(trimmed) > 0 && trimmed[0] == '{' {
+		parse = parseTokenizer
+	}
+	t, err := parse(file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &Tokenizer{name, t}, nil
 }
@@ -61,18 +65,6 @@ func (t *Tokenizer) Words() (*Words, error) {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
 	return w, nil
-}
-
-func readTokenizer(name string, file []byte) (t *tokenizer, err error) {
-	if trimmed := bytes.TrimSpace(file); len(trimmed) > 0 && trimmed[0] == '{' {
-		t, err = parseTokenizer(file)
-	} else {
-		t, err = parseRanks(file)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return t, nil
 }
 
 // AsIDs is the same list for endpoints that take token ids, nil when it has no ids: the prompt
